@@ -35,8 +35,8 @@ from contextinfinity.prompt.assemble import shared
 from contextinfinity.prompt.layout import MEMORIES
 from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.providers.catalogue import abilities_of
+from contextinfinity.providers.contract import write
 from contextinfinity.providers.factory import overrides, wire
-from contextinfinity.providers.rebuild_request import write
 from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
 from contextinfinity.settings import Settings
 from contextinfinity.storage.journal import JournalFolder

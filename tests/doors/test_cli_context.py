@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from contextinfinity.cli.context_command import print_explained
+from contextinfinity.cli.prompt_commands import print_explained
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.plan import LeftOut, Plan, PlanSection
 from contextinfinity.domain.turn import Usage

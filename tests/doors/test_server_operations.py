@@ -19,7 +19,7 @@ import pytest
 from contextinfinity.client.remote import RemoteClient
 from contextinfinity.client.results import Health
 from contextinfinity.domain.job import Backlog
-from contextinfinity.server.metrics import Metrics
+from contextinfinity.server.app_state import Metrics
 from contextinfinity.telemetry.counters import level
 from tests.doors.cix import Cix
 from tests.doors.server import SHOWN, Server, pause, words

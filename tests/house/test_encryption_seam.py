@@ -13,7 +13,7 @@ from tests.house import repository
 PACKAGE = repository.SRC / "contextinfinity"
 WRITES = re.compile(r"""os\.O_(?:WRONLY|RDWR)|\.write_(?:bytes|text)\(|open\([^)]*["'][wax]b?\+?["']""")
 SEALED = {
-    "cli/chat/editor.py",
+    "cli/chat/input.py",
     "storage/encryption/header.py",
     "storage/encryption/key_sources.py",
     "storage/encryption/folder_swap.py",
@@ -34,14 +34,14 @@ SEALED = {
 """What these write is sealed where the folder is encrypted, or is the key itself."""
 HARMLESS = {
     "cli/bench_command.py",
-    "cli/clipboard.py",
+    "cli/output.py",
     "cli/demo/demo_command.py",
     "cli/demo/demo_player.py",
     "cli/setup_command.py",
     "compat/shadow_threads.py",
     "engine/spending.py",
     "providers/local/weights_file.py",
-    "server/limits.py",
+    "server/app_state.py",
     "settings/config_editing.py",
     "storage/copies.py",
     "storage/sqlite/identity.py",

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.domain.ids import from_millis, to_millis
+from contextinfinity.exchange.conversation_builder import moment_of
 from contextinfinity.exchange.openai_messages import RejectedRecord, parse_record
 from contextinfinity.exchange.records import Record, elements_of, lines_of
-from contextinfinity.exchange.times import moment_of
 from contextinfinity.storage.ledger.imports import check_imported, hash_of
 from tests.unit.exchange.crumbs import Crumbs
 

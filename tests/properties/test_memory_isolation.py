@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextinfinity.compat.memory_snippets import LedgerSnippets
+from contextinfinity.compat.context import LedgerSnippets
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.memory import NewMemory, Recall
 from contextinfinity.domain.session import Branch, NewSession, Owner

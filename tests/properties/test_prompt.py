@@ -22,8 +22,8 @@ from contextinfinity.prompt.cutting import cut, line, shortened, without_thinkin
 from contextinfinity.prompt.layout import lay_out
 from contextinfinity.prompt.measure import SMALLEST_WINDOW, Ceilings, divide_window
 from contextinfinity.prompt.prompt_sections import Sections
+from contextinfinity.providers.contract import write, written_again
 from contextinfinity.providers.factory import wire
-from contextinfinity.providers.rebuild_request import write, written_again
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.text.tokens import Counter
 from contextinfinity.text.tokens.families import family_of

@@ -10,8 +10,7 @@ import pytest
 
 import contextinfinity
 from contextinfinity import build_contextual_messages, threads
-from contextinfinity.compat.context import ContextualMessagesResult
-from contextinfinity.compat.context_history import MOST_CHARACTERS
+from contextinfinity.compat.context import MOST_CHARACTERS, ContextualMessagesResult
 from contextinfinity.compat.ledger_threads import LedgerThreads
 from contextinfinity.domain.session import Owner
 from contextinfinity.engine.engine_setup import Setup

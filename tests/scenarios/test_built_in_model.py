@@ -16,9 +16,17 @@ from contextinfinity.domain.message import say
 from contextinfinity.domain.prompt import Finished, Prompt, ProviderRequest, TextDelta
 from contextinfinity.domain.turn import Completed, Incomplete
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.local import llama
-from contextinfinity.providers.local.model_file import ModelFile
-from contextinfinity.providers.local.provider import LocalProvider, LocalRunSettings
+from contextinfinity.providers.local.gguf import ModelFile
+from contextinfinity.providers.local.provider import (
+    READING,
+    Llama,
+    Load,
+    LocalProvider,
+    LocalRunSettings,
+    give_back,
+    stream_reply,
+    take,
+)
 from contextinfinity.providers.local.weights_file import SMOLLM2
 from contextinfinity.settings import General, Local, ModelSettings, Settings
 from contextinfinity.wiring import open_engine
@@ -43,11 +51,11 @@ async def model(built_in_weights: Path) -> AsyncIterator[LocalProvider]:
 
 
 @pytest.fixture
-async def mine(built_in_weights: Path) -> AsyncIterator[llama.Llama]:
+async def mine(built_in_weights: Path) -> AsyncIterator[Llama]:
     """The model itself, which no other test uses and which is soon unloaded."""
-    load = llama.Load(path=built_in_weights, model_id="mine", window=SMALL, threads=1, idle_seconds=0.05)
-    yield (taken := llama.take(load))
-    await llama.give_back(taken)
+    load = Load(path=built_in_weights, model_id="mine", window=SMALL, threads=1, idle_seconds=0.05)
+    yield (taken := take(load))
+    await give_back(taken)
 
 
 @pytest.fixture
@@ -137,12 +145,12 @@ async def test_whoever_stops_listening_stops_the_answer(model: LocalProvider) ->
 
 
 @pytest.mark.req("PROVIDER-1", "TURN-11")
-async def test_whoever_stops_listening_stops_the_reading_of_the_prompt(mine: llama.Llama) -> None:
-    stream = llama.stream_reply(mine, body("word " * 1900))
-    assert llama.READING in await anext(stream)
+async def test_whoever_stops_listening_stops_the_reading_of_the_prompt(mine: Llama) -> None:
+    stream = stream_reply(mine, body("word " * 1900))
+    assert READING in await anext(stream)
     await stream.aclose()  # type: ignore[attr-defined]
     async with asyncio.timeout(10):
-        assert [piece async for piece in llama.stream_reply(mine, body("Hi"))]
+        assert [piece async for piece in stream_reply(mine, body("Hi"))]
 
 
 @pytest.mark.req("PROVIDER-1")
@@ -158,11 +166,11 @@ async def test_two_who_ask_at_once_are_answered_one_after_the_other(built_in_wei
 
 
 @pytest.mark.req("PROVIDER-1")
-async def test_it_gives_its_memory_back_when_nobody_asks(mine: llama.Llama) -> None:
+async def test_it_gives_its_memory_back_when_nobody_asks(mine: Llama) -> None:
     await asyncio.wrap_future(mine.begin())
     while mine.is_loaded:
         await asyncio.sleep(0)
-    assert [piece async for piece in llama.stream_reply(mine, body("Hi"))], "it is loaded again when it is asked"
+    assert [piece async for piece in stream_reply(mine, body("Hi"))], "it is loaded again when it is asked"
 
 
 @pytest.mark.req("PROVIDER-1")
@@ -230,9 +238,9 @@ async def test_without_its_weights_a_program_is_told_how_to_get_them(tmp_path: P
 
 @pytest.mark.timeout(60)
 async def test_a_model_that_nobody_asked_is_freed_right_after_it_was_loaded(built_in_weights: Path) -> None:
-    load = llama.Load(path=built_in_weights, model_id="unasked", window=512, threads=1, idle_seconds=100)
+    load = Load(path=built_in_weights, model_id="unasked", window=512, threads=1, idle_seconds=100)
     for _ in range(4):  # before, one in three was never freed
-        taken = llama.take(load)
+        taken = take(load)
         taken.begin()
-        await llama.give_back(taken)
+        await give_back(taken)
         assert not taken.is_loaded

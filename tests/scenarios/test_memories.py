@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from contextinfinity.compat.context import build_contextual_messages
-from contextinfinity.compat.memory_snippets import LONGEST_SNIPPET, LedgerSnippets
+from contextinfinity.compat.context import LONGEST_SNIPPET, LedgerSnippets, build_contextual_messages
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.memory import ANONYMOUS, NewMemory
 from contextinfinity.domain.session import Owner

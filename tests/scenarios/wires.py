@@ -12,8 +12,7 @@ from contextinfinity.engine.engine_setup import Rewriting, Setup
 from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.providers.factory import address, overrides, wire
 from contextinfinity.providers.remote import RemoteProvider
-from contextinfinity.providers.retrying import RetryPolicy
-from contextinfinity.providers.transport import VendorConnection
+from contextinfinity.providers.transport import RetryPolicy, VendorConnection
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.tools.toolbox import Toolbox

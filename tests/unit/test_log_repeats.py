@@ -56,7 +56,7 @@ def test_lines_that_are_no_trouble_all_pass(log: tuple[logging.Logger, Lines]) -
 
 def test_a_server_without_descriptors_does_not_fill_the_disk_with_its_log() -> None:
     program = (
-        'import logging; from contextinfinity.server.logs import log_as; log_as("json")\n'
+        'import logging; from contextinfinity.server.serving import log_as; log_as("json")\n'
         "for _ in range(10_000): logging.getLogger('asyncio').error('socket.accept() out of system resource')"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

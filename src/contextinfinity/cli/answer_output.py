@@ -1,4 +1,7 @@
-"""One question and its answer at the command line, shared by ``ask`` and ``chat``."""
+"""One question and its answer at the command line, shared by ``ask`` and ``chat``.
+
+Resolves the conversation and branch that a user names.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from contextinfinity.cli.output import print_notice
-from contextinfinity.cli.thread_choice import place
 from contextinfinity.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -15,7 +17,19 @@ if TYPE_CHECKING:
     from contextinfinity.cli.engine_thread import EngineThread
     from contextinfinity.client.contract import Content, SendFields
     from contextinfinity.domain.events import Event, FinishedTurn, Retrying, ToolCalled
-    from contextinfinity.domain.ids import TurnId
+    from contextinfinity.domain.ids import BranchId, SessionId, TurnId
+
+
+def place(
+    work: EngineThread, options: CommonOptions, thread: str, branch: str | None = None
+) -> tuple[SessionId, BranchId | None]:
+    """Return the ids of a conversation and, if one is named, its branch."""
+    threads = work.client.threads
+    thread_id = work.do(threads.find(thread, options.owner)).thread_id
+    if branch is None:
+        return thread_id, None
+    return thread_id, work.do(threads.find_branch(thread_id, branch)).branch_id
+
 
 NEW = "new"
 REASONS = {

@@ -9,11 +9,20 @@ from typing import Annotated
 
 import typer
 
-from contextinfinity.cli.attachments import content_of, read_file, read_image
+from contextinfinity.cli.attachments import (
+    Files,
+    Folder,
+    Images,
+    PersonaName,
+    System,
+    content_of,
+    instructions_of,
+    question_target,
+    read_file,
+    read_image,
+)
 from contextinfinity.cli.command_options import Branch, CommonOptions, Model, Session, command
-from contextinfinity.cli.new_conversation import Files, Images, PersonaName, System, instructions_of
 from contextinfinity.cli.output import print_notice
-from contextinfinity.cli.workspace_option import Folder, question_target
 from contextinfinity.errors import InvalidInput
 
 STANDARD_INPUT = "-"

@@ -18,10 +18,9 @@ Shell = Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL"
 @command
 def copy(options: CommonOptions, thread: Thread = "last", branch: Branch = None, turn: TurnNumber = None) -> None:
     """Copy an answer to the clipboard."""
-    from contextinfinity.cli.clipboard import copy_to_clipboard
+    from contextinfinity.cli.answer_output import place
     from contextinfinity.cli.engine_thread import working
-    from contextinfinity.cli.output import print_json, print_notice
-    from contextinfinity.cli.thread_choice import place
+    from contextinfinity.cli.output import copy_to_clipboard, print_json, print_notice
 
     with working(options) as work:
         thread_id, branch_id = place(work, options, thread, branch)

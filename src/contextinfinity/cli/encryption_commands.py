@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from contextinfinity.cli.command_options import CommonOptions, command_for_all_users, settings_for
-from contextinfinity.cli.progress import bar
+from contextinfinity.cli.output import bar
 from contextinfinity.errors import InvalidInput, Refused
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from contextinfinity.cli.command_options import CommonOptions, command
-from contextinfinity.cli.output import print_notice
-from contextinfinity.cli.progress import bar
+from contextinfinity.cli.output import bar, print_notice
 from contextinfinity.errors import ContextInfinityError, InvalidInput, NotFound
 
 if TYPE_CHECKING:

@@ -13,34 +13,38 @@ from typing import Annotated
 import typer
 
 from contextinfinity.cli.ask import ask
-from contextinfinity.cli.backup_command import backup
 from contextinfinity.cli.bench_command import bench
-from contextinfinity.cli.branches import branches, commit, fork, rollback, switch
 from contextinfinity.cli.chat.chat import chat
 from contextinfinity.cli.command_options import Config, DataDir, Json, Server, apply_global_options
 from contextinfinity.cli.config import config
-from contextinfinity.cli.context_command import context
 from contextinfinity.cli.copy_command import COMPLETE, completion, copy
-from contextinfinity.cli.delete_command import cleanup, delete, retention
 from contextinfinity.cli.demo.demo_command import demo
 from contextinfinity.cli.doctor import doctor
 from contextinfinity.cli.encryption_commands import decrypt, encrypt, rekey
 from contextinfinity.cli.export_command import export
-from contextinfinity.cli.fold import fold
 from contextinfinity.cli.import_command import import_
-from contextinfinity.cli.mcp_command import mcp
+from contextinfinity.cli.ledger_commands import backup, migrate_store, restore, shadow_report
 from contextinfinity.cli.memory_commands import forget, memories, remember
-from contextinfinity.cli.migrate_store_command import migrate_store
 from contextinfinity.cli.model_commands import model
 from contextinfinity.cli.output import print_notice
-from contextinfinity.cli.pins import pin, pins, unpin
-from contextinfinity.cli.restore_command import restore
+from contextinfinity.cli.prompt_commands import context, fold, pin, pins, unpin
 from contextinfinity.cli.search_command import rebuild, reindex, search
-from contextinfinity.cli.serve import serve
-from contextinfinity.cli.session_commands import rename, sessions, show, spending
+from contextinfinity.cli.server_commands import mcp, serve, token
+from contextinfinity.cli.session_commands import (
+    branches,
+    cleanup,
+    commit,
+    delete,
+    fork,
+    rename,
+    retention,
+    rollback,
+    sessions,
+    show,
+    spending,
+    switch,
+)
 from contextinfinity.cli.setup_command import setup
-from contextinfinity.cli.shadow_report_command import shadow_report
-from contextinfinity.cli.token_commands import token
 from contextinfinity.cli.tui_command import tui
 from contextinfinity.errors import ContextInfinityError
 

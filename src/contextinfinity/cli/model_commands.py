@@ -124,7 +124,7 @@ def _calls_tools(name: str, entry: ModelSettings) -> bool:
 
 def _state(entry: ModelSettings) -> str:
     from contextinfinity.providers.factory import address
-    from contextinfinity.providers.vendor_keys import vendor_key
+    from contextinfinity.providers.transport import vendor_key
     from contextinfinity.vendors import VENDORS
 
     if entry.provider in VENDORS:

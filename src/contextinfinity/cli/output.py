@@ -1,15 +1,27 @@
-"""Terminal output: JSON for programs, tables for people, and text without control characters."""
+"""Terminal output: JSON for programs, tables for people, and text without control characters.
+
+The clipboard: a program of the desktop where there is one, otherwise the terminal (OSC 52, also over ssh).
+
+Progress of long work: a bar on a terminal, no output elsewhere.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from contextinfinity.errors import Refused
 from contextinfinity.text.terminal.control_characters import printable
 
 if TYPE_CHECKING:
@@ -110,3 +122,62 @@ def one_line(text: str, longest: int = 200) -> str:
 def local_time(time: datetime) -> str:
     """Format a time in the local time zone."""
     return time.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+OSC_52_BYTES = 100_000
+"""The most bytes of text, encoded, that common terminals accept in one sequence."""
+SECONDS = 5.0
+TERMINAL = Path("/dev/tty")
+
+
+def copy_to_clipboard(text: str) -> str:
+    """Copy a text; return what took it. ``Refused`` where there is no clipboard."""
+    for command in _programs():
+        with suppress(OSError, subprocess.SubprocessError):
+            # The program stays in the background to serve the text: it must not hold our pipes open.
+            subprocess.run(  # noqa: S603 - one of the programs below
+                command,
+                input=text.encode(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=SECONDS,
+                check=True,
+            )
+            return command[0]
+    encoded = base64.b64encode(text.encode())
+    if len(encoded) <= OSC_52_BYTES:
+        with suppress(OSError):
+            descriptor = os.open(TERMINAL, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+            try:
+                os.write(descriptor, b"\x1b]52;c;" + encoded + b"\x07")
+            finally:
+                os.close(descriptor)
+            return "the terminal"
+    raise Refused(
+        "There is no clipboard for this text.",
+        hint="Install wl-copy, xclip or xsel; at a terminal that knows OSC 52 up to 75,000 bytes can be copied.",
+    )
+
+
+def _programs() -> Iterator[list[str]]:
+    known = [["pbcopy"]]
+    if os.environ.get("WAYLAND_DISPLAY"):
+        known.append(["wl-copy"])
+    if os.environ.get("DISPLAY"):
+        known += [["xclip", "-selection", "clipboard"], ["xsel", "--clipboard", "--input"]]
+    yield from (command for command in known if shutil.which(command[0]))
+
+
+@contextmanager
+def bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Return a callback for the amount done and the total (0: unknown)."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _all: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda done, all_: shown.update(task, completed=done, total=all_ or None)

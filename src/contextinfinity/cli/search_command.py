@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar, get_args
 import typer
 
 from contextinfinity.cli.command_options import Branch, CommonOptions, command, command_here
-from contextinfinity.cli.progress import bar
+from contextinfinity.cli.output import bar
 from contextinfinity.errors import InvalidInput
 from contextinfinity.text.plurals import counted
 
@@ -55,7 +55,7 @@ class Filters:
 
     def where(self, work: EngineThread, options: CommonOptions) -> TurnTarget:
         """Return the filters as a search target."""
-        from contextinfinity.cli.thread_choice import place
+        from contextinfinity.cli.answer_output import place
         from contextinfinity.domain.search import ChunkSide, ChunkType
 
         where: TurnTarget = {

@@ -67,7 +67,7 @@ def setup(
 ) -> None:
     """Connect a vendor. Asks for its key, tests it, and writes config.toml."""
     from contextinfinity.cli.output import print_json, print_notice
-    from contextinfinity.providers.vendor_keys import keep_vendor_key
+    from contextinfinity.providers.transport import keep_vendor_key
     from contextinfinity.settings.config_editing import read_text, with_model, write_private
 
     known = _vendor(vendor or _prompt("Vendor", "anthropic", "--vendor", ", ".join(SUGGESTED)))

@@ -29,11 +29,9 @@ from contextinfinity.client.contract import (
     TokenClient,
     TurnTarget,
 )
-from contextinfinity.client.drop_in import DropIn
-from contextinfinity.client.image_client import ImageClient
-from contextinfinity.client.memory_client import LocalMemories
+from contextinfinity.client.drop_in import DropIn, ResponseClient, StoredConversations
+from contextinfinity.client.local_resources import ClientResource, ImageClient, LocalMemories, LocalTokens, health_of
 from contextinfinity.client.references import LAST, fits, only_match
-from contextinfinity.client.resource import ClientResource
 from contextinfinity.client.results import (
     Committed,
     Conversation,
@@ -51,9 +49,7 @@ from contextinfinity.client.results import (
     shown_turn,
     turn_account,
 )
-from contextinfinity.client.stored_responses import ResponseClient, StoredConversations
 from contextinfinity.client.thread_listing import list_threads, read_branch, show_thread
-from contextinfinity.client.token_client import LocalTokens, health_of
 from contextinfinity.domain.events import CompactionEvent, FinishedTurn
 from contextinfinity.domain.ids import BranchId, Position, TurnId, is_id
 from contextinfinity.domain.plan import Plan

@@ -7,23 +7,284 @@
 History is read first, and no turn is written. Memories and rewriting are optional stages: one that fails or times out
 is left out, and the log and the result record that. An unreadable history is an error, because an answer without it
 would be wrong.
+
+Read the earlier turns of a thread for a model.
+
+From the ledger they are what the engine shows: pinned facts, the summary, and every turn after it. If the turns do not
+fit, the branch is folded first, without a model. Other backends have no summary: of a very long thread only the newest
+turns are returned. Omissions are listed.
+
+Memories from other conversations, as text for a context.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from contextinfinity.compat.context_history import History, load_history
-from contextinfinity.compat.memory_snippets import CHOSEN, SnippetSource, shortened
-from contextinfinity.domain.message import Json
+from contextinfinity.compat.ledger_threads import LARGEST_PAGE, LedgerThreads
+from contextinfinity.compat.thread_log import DEFAULT_WINDOW, window_start
+from contextinfinity.compat.threads import get_history, get_thread, identity, place
+from contextinfinity.domain.ids import BranchId, is_id
+from contextinfinity.domain.memory import ANONYMOUS
+from contextinfinity.domain.message import Json, TextBlock
 from contextinfinity.domain.plan import Front, LeftOut
+from contextinfinity.domain.session import Owner, Session
+from contextinfinity.domain.state import State
+from contextinfinity.domain.thread import Turn, can_be_a_thread
+from contextinfinity.domain.turn import UNFINISHED
+from contextinfinity.domain.turn import Turn as LedgerTurn
+from contextinfinity.engine.engine_setup import Remembering
+from contextinfinity.engine.folding import fold
 from contextinfinity.engine.prompt_material import LONGEST_REWRITING
-from contextinfinity.engine.recall import SYSTEM
+from contextinfinity.engine.recall import SYSTEM, known_from, placeholder_session, recall_memories
+from contextinfinity.errors import LedgerError
 from contextinfinity.prompt.layout import CONTEXTUALISED, summary_pair, system_texts
+from contextinfinity.prompt.prompt_sections import Shown, shown_turns
 from contextinfinity.rewriting import ChosenAntecedent, FollowUp, Rewriter, Rewritten, rewrite
+from contextinfinity.storage.contract import Store
+from contextinfinity.storage.loop_thread import LoopThread
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from contextinfinity.settings import Settings
+
+WIRING = "contextinfinity.wiring"
+"""The package that creates an engine's parts. It is a higher layer, so it is imported by name at run time."""
+MOST_CHARACTERS = 96_000
+"""About 24,000 tokens; the newest ``DEFAULT_WINDOW`` turns are always included."""
+MESSAGE_CHARACTERS = 16
+"""The overhead of a message in characters."""
+FIRST_LOOK = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The turns, oldest first, the summary and pins, the omissions, and where they are stored (None: no thread)."""
+
+    turns: tuple[Turn, ...] = ()
+    kept_in: str | None = None
+    summary: str = ""
+    pinned_facts: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def load_history(thread_id: str) -> History:
+    """Read the earlier turns. No turn is written; a long thread in the ledger may be folded."""
+    if can_be_a_thread(thread_id) and isinstance(log_in_use := place(), LedgerThreads):
+        return log_in_use.read(thread_id, _from_ledger) or History()
+    most = FIRST_LOOK
+    turns = get_history(thread_id, most)
+    while len(turns) >= most and (size := sum(map(_size, turns))) <= MOST_CHARACTERS:
+        most = max(2 * most, len(turns) * MOST_CHARACTERS // size + DEFAULT_WINDOW)  # estimated from the average size
+        turns = get_history(thread_id, most)
+    shown = turns[_start(turns) :]
+    is_cut = len(shown) < len(turns) or len(turns) >= most
+    thread = get_thread(thread_id) if is_cut else None
+    older = 0 if thread is None else len(thread.turns) - len(shown)
+    left_out = _too_many(1, older) if older > 0 else ()
+    return History(turns=tuple(shown), kept_in=identity(thread_id), left_out=left_out)
+
+
+# --- in the ledger ---
+
+
+async def _from_ledger(store: Store, session: Session) -> History:
+    """Read what the engine would show; fold the branch first if it does not fit."""
+    branch = session.active_branch
+    state, turns = await _after_summary(store, branch)
+    if sum(map(_characters, turns)) > MOST_CHARACTERS:
+        await _fold(store, branch)
+        state, turns = await _after_summary(store, branch)
+    running = [turn.turn_seq for turn in turns if turn.phase in UNFINISHED]
+    shown = shown_turns([turn for turn in turns if turn.phase not in UNFINISHED], None)
+    numbered = [(each.turn_seq, said) for each in shown for said in _plain_turns(each)]
+    start = _start([said for _, said in numbered])
+    first = numbered[start][0] if numbered else 0
+    older = await store.turns.history(branch, limit=1, before=first) if first > state.covers_turn_seq + 1 else ()
+    is_cut = any(turn.turn_seq > state.covers_turn_seq for turn in older)  # otherwise the turns in between were deleted
+    missing = _too_many(state.covers_turn_seq + 1, first - 1) if is_cut else ()
+    return History(
+        turns=tuple(said for _, said in numbered[start:]),
+        kept_in=f"branch {branch}",
+        summary=state.summary,
+        pinned_facts=state.pinned_facts,
+        left_out=(*missing, *_not_plain(shown), *_unanswered(running)),
+    )
+
+
+async def _after_summary(store: Store, branch_id: BranchId) -> tuple[State, list[LedgerTurn]]:
+    """Read the state of a branch and the turns after its summary, back to the size limit."""
+    state = await store.states.head(branch_id)
+    turns: list[LedgerTurn] = []
+    room, size = MOST_CHARACTERS, FIRST_LOOK
+    while room >= 0:
+        page = await store.turns.history(branch_id, limit=size, before=turns[0].turn_seq if turns else None)
+        later = [turn for turn in page if turn.turn_seq > state.covers_turn_seq]
+        turns[:0] = later
+        if len(later) < size:
+            break
+        room, size = room - sum(map(_characters, later)), min(2 * size, LARGEST_PAGE)
+    return state, turns
+
+
+async def _fold(store: Store, branch_id: BranchId) -> None:
+    """Fold a branch without a model, as the engine does if the turns do not fit; a failure is only logged."""
+    try:
+        parts = import_module(WIRING).parts_without_models(store)
+        if parts.setup.folds:
+            await fold(parts, branch_id)
+    except LedgerError as error:
+        log.warning("branch %s could not be folded; its oldest turns are left out: %s", branch_id, error)
+
+
+def _plain_turns(shown: Shown) -> list[Turn]:
+    """Return the text messages of a turn."""
+    return [Turn(one.role, one.rendered_text) for one in shown.messages if one.rendered_text]
+
+
+def _not_plain(shown: Sequence[Shown]) -> tuple[LeftOut, ...]:
+    """List the turns with more than text: tool calls, tool results, images."""
+    seqs = [
+        each.turn_seq
+        for each in shown
+        if any(not isinstance(block, TextBlock) for message in each.messages for block in message.blocks)
+    ]
+    if not seqs:
+        return ()
+    return (LeftOut(what=f"tool calls, results and pictures of {_turns(seqs)}", reason="messages here are plain text"),)
+
+
+def _unanswered(seqs: Sequence[int]) -> tuple[LeftOut, ...]:
+    return (LeftOut(what=_turns(seqs), reason="still being answered"),) if seqs else ()
+
+
+def _turns(seqs: Sequence[int]) -> str:
+    return f"turn {seqs[0]}" if len(seqs) == 1 else f"{len(seqs)} turns from {seqs[0]} to {seqs[-1]}"
+
+
+def _characters(turn: LedgerTurn) -> int:
+    return len(turn.user_message.rendered_text) + len(turn.text) + 2 * MESSAGE_CHARACTERS
+
+
+# --- in any backend ---
+
+
+def _too_many(first: int, last: int) -> tuple[LeftOut, ...]:
+    reason = f"only the newest turns are shown, up to {MOST_CHARACTERS:,} characters"
+    return (LeftOut(what=f"turns {first}–{last}", reason=reason),)
+
+
+def _start(turns: Sequence[Turn]) -> int:
+    """Return the index of the first turn to show: a question, such that the rest stays within the limit."""
+    room, count = MOST_CHARACTERS, 0
+    for turn in reversed(turns):
+        room -= _size(turn)
+        if room < 0:
+            break
+        count += 1
+    return window_start(turns, max(count, DEFAULT_WINDOW), whole=True) or 0
+
+
+def _size(turn: Turn) -> int:
+    return len(turn.content) + MESSAGE_CHARACTERS
+
+
+LONGEST_SNIPPET = 2000
+
+
+class SnippetSource(Protocol):
+    """Returns facts about users and threads."""
+
+    async def snippet(self, question: str, *, thread_id: str, user_id: str | None, org_id: str | None) -> str | None:
+        """Return relevant facts, one per line, at most ``LONGEST_SNIPPET`` characters; None if there are none."""
+        ...
+
+
+class LedgerSnippets:
+    """A ``SnippetSource`` on a ledger: the user's memories, and those of the thread if it is theirs."""
+
+    def __init__(self, store: Store, remembering: Remembering | None = None) -> None:
+        self._store = store
+        self._remembering = remembering or Remembering()
+
+    async def snippet(self, question: str, *, thread_id: str, user_id: str | None, org_id: str | None) -> str | None:
+        """Return the facts relevant to a question first, then the permanent ones; None if there are none."""
+        owner = Owner(user_id=user_id or ANONYMOUS, org_id=org_id or "")
+        session = await self._session(thread_id, owner)
+        recalled = await recall_memories(
+            self._store.memories, self._remembering, session, session.active_branch, question
+        )
+        return (await known_from(recalled, question, self._remembering.most)).text or None
+
+    async def _session(self, thread_id: str, owner: Owner) -> Session:
+        """Return the thread if it belongs to the owner, otherwise a placeholder session."""
+        session = await self._store.sessions.get(thread_id) if is_id(thread_id) else None
+        session = session or await self._store.sessions.find(owner, thread_id)
+        return session if session is not None and session.owner == owner else placeholder_session(owner)
+
+
+class ChosenMemories:
+    """A ``SnippetSource`` on the configured ledger; it returns nothing while that ledger does not exist.
+
+    The ledger stays open for the next question, on a private event loop, because callers may have different loops.
+    It is reopened if the settings name another file, the file was replaced, or the process was forked.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._key: tuple[object, ...] = ()
+        self._loop: LoopThread | None = None
+        self._store: Store | None = None
+
+    async def snippet(self, question: str, *, thread_id: str, user_id: str | None, org_id: str | None) -> str | None:
+        """Return the facts of the configured ledger."""
+
+        def ask() -> str | None:
+            chosen = import_module(WIRING).remembered()
+            if chosen is None:
+                return None
+            settings, remembering = chosen
+            loop, store = self._open(settings, settings.ledger_path)
+            memories = LedgerSnippets(store, remembering)
+            return loop.wait(lambda: memories.snippet(question, thread_id=thread_id, user_id=user_id, org_id=org_id))
+
+        return await asyncio.to_thread(ask)
+
+    def _open(self, settings: Settings, path: Path) -> tuple[LoopThread, Store]:
+        """Return the open ledger of these settings; close the one that was open before."""
+        file = path.stat()
+        key = (os.getpid(), path, file.st_dev, file.st_ino)
+        with self._lock:
+            if self._loop is None or self._store is None or key != self._key:
+                if self._loop is not None and self._store is not None and self._key[0] == os.getpid():
+                    self._loop.close(self._store.close)
+                self._loop = self._store = None
+                store = import_module(WIRING).open_store(settings)
+                self._key, self._loop, self._store = key, LoopThread("memories"), store
+            return self._loop, self._store
+
+
+CHOSEN = ChosenMemories()
+"""The instance that all builders share unless they are given another."""
+
+
+def shortened(snippet: str | None) -> str | None:
+    """Truncate a snippet that is too long, between two facts if possible; return None if it is blank."""
+    if snippet is None or not snippet.strip():
+        return None
+    if len(snippet) <= LONGEST_SNIPPET:
+        return snippet
+    cut = snippet[: LONGEST_SNIPPET + 1]
+    return cut[: cut.rfind("\n")] if "\n" in cut else cut[:LONGEST_SNIPPET]
+
 
 log = logging.getLogger(__name__)
 

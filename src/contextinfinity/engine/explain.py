@@ -43,7 +43,7 @@ from contextinfinity.prompt.layout import lay_out
 from contextinfinity.prompt.prompt_sections import Artifact, Sections, Shown, message_of, render_rounds
 from contextinfinity.prompt.redact import Redaction, Span, apply, locate
 from contextinfinity.prompt.tasks import shown_with_opening
-from contextinfinity.providers.rebuild_request import written_again
+from contextinfinity.providers.contract import written_again
 from contextinfinity.storage.contract import Store
 
 

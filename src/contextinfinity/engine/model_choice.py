@@ -27,9 +27,9 @@ from contextinfinity.errors import InvalidInput
 from contextinfinity.prompt.measure import SMALLEST_WINDOW, Measure
 from contextinfinity.prompt.prompt_sections import shown_turns
 from contextinfinity.providers.contract import Provider
-from contextinfinity.providers.document_files import unread
 from contextinfinity.providers.failures import KINDS
-from contextinfinity.providers.options import joined
+from contextinfinity.providers.request_options import joined
+from contextinfinity.providers.wire_values import unread
 from contextinfinity.telemetry.counters import count
 from contextinfinity.text.tokens import Counter
 

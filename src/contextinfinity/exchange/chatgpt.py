@@ -23,15 +23,19 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.exchange.conversation_builder import (
     LONGEST_PLACE,
+    Assets,
     ConversationBuilder,
     document_call,
+    items,
+    mapping,
+    moment_of,
     named_file,
+    other_fields,
     quoted,
     said_by,
+    text,
 )
 from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, ReplyItem, ToolOutput
-from contextinfinity.exchange.export_fields import Assets, items, mapping, other_fields, text
-from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "chatgpt"
 _CANVAS = "canmore."

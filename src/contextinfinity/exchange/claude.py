@@ -14,13 +14,16 @@ from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, Re
 from contextinfinity.exchange.conversation_builder import (
     ConversationBuilder,
     document_call,
+    items,
+    mapping,
+    moment_of,
     named_file,
+    other_fields,
     quoted,
     said_by,
+    text,
 )
 from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, ReplyItem, ToolOutput
-from contextinfinity.exchange.export_fields import items, mapping, other_fields, text
-from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "claude"
 _READ = ("uuid", "text", "content", "sender", "created_at", "updated_at", "attachments", "parent_message_uuid")

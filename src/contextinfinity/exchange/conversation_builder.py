@@ -2,18 +2,26 @@
 
 A reader iterates over the records of its format, adds an ``ExportedMessage`` for each, and builds the conversation.
 Records that are not objects are listed in ``bad`` with their position. The functions below build parts of a message.
+
+Read fields of untrusted JSON.
+
+Any field of an export may have any type: ``text``, ``mapping`` and ``items`` return the value if it has the expected
+type, else an empty one.
+
+Parse times of other programs: ISO 8601, or a number since 1970 in seconds or smaller units.
 """
 
 from __future__ import annotations
 
 import binascii
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from contextinfinity.domain.ids import from_millis, to_millis
 from contextinfinity.domain.message import (
     AssistantItem,
     ContentBlock,
@@ -34,8 +42,40 @@ from contextinfinity.exchange.conversation_tree import (
     ReplyItem,
     check_exported,
 )
-from contextinfinity.exchange.export_fields import text
 from contextinfinity.text.image_size import media_type_of
+
+
+class Assets(Protocol):
+    """The files of an export besides its conversations."""
+
+    def find(self, name: str) -> bytes | None:
+        """Return the file whose name begins with that id; None if it is missing or too large."""
+        ...
+
+
+def text(record: Mapping[str, Json], *names: str) -> str:
+    """Return the first of these fields that is a non-empty text."""
+    return next((value for name in names if isinstance(value := record.get(name), str) and value), "")
+
+
+def mapping(record: Mapping[str, Json], name: str) -> dict[str, Any]:
+    """Return a field that is an object."""
+    value = record.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def items(record: Mapping[str, Json], name: str) -> list[Any]:
+    """Return a field that is a list."""
+    value = record.get(name)
+    return value if isinstance(value, list) else []
+
+
+def other_fields(record: Mapping[str, Json], *names: str) -> Json:
+    """Return the non-empty fields of a record that are not listed in ``names``; None if there are none."""
+    return {
+        name: value for name, value in record.items() if name not in names and value not in (None, "", [], {})
+    } or None
+
 
 LONGEST_PLACE = 80
 LARGEST_IMAGE = 32 << 20
@@ -173,3 +213,40 @@ def reply_text(words: str) -> AssistantItem:
 def content_of_reply(reply: Iterable[ReplyItem]) -> tuple[ContentBlock, ...]:
     """Return the content of a reply without its tool calls and their results."""
     return tuple(block for item in reply if isinstance(item, AssistantItem) for block in item.blocks)
+
+
+_EARLIEST, _LATEST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
+_UNITS = ((1e11, 1e3), (1e14, 1.0), (1e17, 1e-3), (1e20, 1e-6))
+"""(maximum, units per millisecond): how a number is interpreted, as seconds, milli-, micro- or nanoseconds."""
+
+_DAY_DIGITS = 8
+"""A text with this number of digits is a day: 20230508."""
+
+
+def moment_of(value: Json) -> datetime | None:
+    """Parse a time; None if it is invalid. Without a time zone it is UTC."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        return _of_text(value.strip()) if isinstance(value, str) else _of_number(value)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _of_text(text: str) -> datetime | None:
+    if len(text) == _DAY_DIGITS and text.isdecimal():
+        moment = datetime.fromisoformat(text)
+    else:
+        try:
+            return _of_number(float(text))
+        except ValueError:
+            moment = datetime.fromisoformat(text)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return from_millis(to_millis(moment)) if _EARLIEST <= moment <= _LATEST else None
+
+
+def _of_number(number: float) -> datetime | None:
+    for most, factor in _UNITS:
+        if abs(number) < most:
+            return from_millis(round(number * factor))
+    return None

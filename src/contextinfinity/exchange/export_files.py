@@ -22,10 +22,9 @@ from contextinfinity.domain.message import Json
 from contextinfinity.errors import InvalidInput
 from contextinfinity.exchange import chatgpt, claude, librechat, open_webui
 from contextinfinity.exchange.archive import Archive, Folder, NoAssets, open_archive
-from contextinfinity.exchange.cix_reader import CixPart, CixReader, is_header
-from contextinfinity.exchange.conversation_builder import ConversationBuilder
+from contextinfinity.exchange.cix_format import CixPart, CixReader, is_header
+from contextinfinity.exchange.conversation_builder import Assets, ConversationBuilder, text
 from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, reply_of
-from contextinfinity.exchange.export_fields import Assets, text
 from contextinfinity.exchange.import_progress import Format
 from contextinfinity.exchange.llm_logs import LlmLogs
 from contextinfinity.exchange.openai_messages import ParsedMessage, RejectedRecord, decoded, message_of_record

@@ -2,21 +2,219 @@
 
 Output: bytes, turn by turn, so that memory stays bounded. The list of conversations is read first; messages that are
 sent during the export may or may not be included.
+
+Write a conversation as Markdown: a title, a heading for each turn with its number, and a heading for each branch.
+
+Messages are written unchanged.
+
+Write a conversation as messages, one JSON object per line, in the form that ``cix import`` and other programs read.
+
+``{"thread_id", "id", "role", "content", "created_at", "model"}``; content is a text, or parts in OpenAI's format.
+An imported message keeps its original id and time. Images are data URIs.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from contextinfinity.domain.ids import BranchId, Position, SessionId
-from contextinfinity.domain.session import Owner, Session
-from contextinfinity.domain.turn import Turn
-from contextinfinity.exchange.markdown_export import branch_head, conversation_head, turn_as_markdown
-from contextinfinity.exchange.message_export import turn_as_lines
+from contextinfinity.domain.message import (
+    AssistantItem,
+    ContentBlock,
+    ImageBlock,
+    Json,
+    Message,
+    TextBlock,
+    ToolCallItem,
+    ToolOutputItem,
+    ToolResultBlock,
+    ToolUseBlock,
+    TranscriptItem,
+    UnknownBlock,
+    blob_of,
+    blocks_of,
+)
+from contextinfinity.domain.session import Branch, Owner, Session
+from contextinfinity.domain.transfer import UNANSWERED, Origin, Side
+from contextinfinity.domain.turn import UNFINISHED, Turn
 from contextinfinity.storage.contract import Store
+
+_ROLES = {"user": "You", "assistant": "Assistant", "system": "System", "tool": "Tool"}
+
+
+def conversation_head(session: Session) -> str:
+    """Return the title and the metadata of a conversation."""
+    facts = [f"Conversation {session.external_id or session.id}", f"begun {_moment(session.created_at)}"]
+    head = f"# {_one_line(session.title or 'Conversation')}\n\n{' · '.join(facts)}\n\n"
+    return head + (f"**System**\n\n{session.system}\n\n" if session.system else "")
+
+
+def branch_head(branch: Branch) -> str:
+    """Return the heading of the turns that belong to one branch only."""
+    name = _one_line(branch.label or branch.id)
+    where = f"leaves the conversation after turn {branch.fork_seq}" if branch.fork_seq else "begins on its own"
+    return f"## Branch {name}, which {where}\n\n"
+
+
+def turn_as_markdown(turn: Turn) -> str:
+    """Return a turn: the message, tool calls with results, the answer."""
+    facts = [f"### {turn.turn_seq}", _moment(turn.created_at), turn.model]
+    parts = [" · ".join(filter(None, facts)), _message(turn.user_message)]
+    parts += [part for item in turn.rounds if (part := _round(item))]
+    if turn.answer is not None:
+        parts.append(_message(turn.answer))
+    if (error := UNANSWERED if turn.phase in UNFINISHED else turn.error) is not None:
+        parts.append(f"*{_one_line(error.message)}*")
+    return "\n\n".join(parts) + "\n\n"
+
+
+def _message(message: Message) -> str:
+    return f"**{_ROLES[message.role]}**\n\n{_blocks(message.blocks)}"
+
+
+def _round(item: object) -> str:
+    if isinstance(item, AssistantItem):
+        return f"**Assistant**\n\n{_blocks(item.blocks)}"
+    if isinstance(item, ToolCallItem):
+        return f"**Tool call** `{item.name}`\n\n{_fenced(json.dumps(item.arguments, ensure_ascii=False))}"
+    if isinstance(item, ToolOutputItem):
+        (result,) = blocks_of((item,))
+        assert isinstance(result, ToolResultBlock)  # noqa: S101 - what an output becomes
+        return f"**Tool result**\n\n{_fenced(_blocks(result.content))}"
+    return ""
+
+
+def _blocks(blocks: tuple[ContentBlock, ...]) -> str:
+    written: list[str] = []
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            written.append(block.text)
+        elif isinstance(block, ImageBlock):
+            address = block.source.get("url") if isinstance(block.source, dict) else None
+            written.append(f"\n![image]({address or blob_of(block) or ''})\n")
+        elif isinstance(block, ToolUseBlock):
+            written.append(
+                f"\n\n**Tool call** `{block.name}`\n\n{_fenced(json.dumps(block.input, ensure_ascii=False))}"
+            )
+        elif isinstance(block, ToolResultBlock):
+            written.append(f"\n\n**Tool result**\n\n{_fenced(_blocks(block.content))}")
+    return "".join(written)
+
+
+def _fenced(text: str) -> str:
+    """Fence a text with a fence that is longer than any inside it."""
+    longest = max((len(run) for run in text.split("\n") if set(run) == {"`"}), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+async def turn_as_lines(store: Store, session: Session, turn: Turn, origins: Sequence[Origin]) -> list[bytes]:
+    """Return the messages of a turn, one per line."""
+    named: dict[Side, Origin] = {one.side: one for one in reversed(origins) if one.side == "user"}
+    named |= {
+        one.side: one for one in origins if one.side == "assistant"
+    }  # of several replies, the last one is the answer
+    lines: list[bytes] = []
+    thread_id = session.external_id or session.id
+    for number, (side, message) in enumerate(_messages(turn)):
+        origin = named.get(side) if number == 0 or message is turn.answer else None
+        record: dict[str, Json] = {
+            "thread_id": thread_id,
+            "id": (origin.external_id if origin else None) or f"{turn.id}-{number}",
+            "role": message.role,
+            **await _content(store, message),
+            "created_at": _iso_time((origin.created_at if origin else None) or turn.created_at),
+        }
+        if message.role == "assistant" and turn.model:
+            record["model"] = turn.model
+        if origin is not None and isinstance(origin.details, dict):
+            record = {**{key: value for key, value in origin.details.items() if key not in record}, **record}
+        lines.append(msgspec.json.encode(record) + b"\n")
+    return lines
+
+
+def _messages(turn: Turn) -> Iterator[tuple[Side, Message]]:
+    """Yield (side, message): the question, the tool rounds, the answer."""
+    yield "user", turn.user_message
+    said: list[TranscriptItem] = []
+    for item in (*turn.rounds, None):
+        if said and (item is None or isinstance(item, ToolOutputItem)):
+            yield "assistant", Message(role="assistant", blocks=blocks_of(said))
+            said = []
+        if isinstance(item, ToolOutputItem):
+            yield "user", Message(role="tool", blocks=blocks_of((item,)))
+        elif item is not None:
+            said.append(item)
+    if turn.answer is not None:
+        yield "assistant", turn.answer
+
+
+async def _content(store: Store, message: Message) -> dict[str, Json]:
+    """Return the fields with the content of a message."""
+    calls = [_call(block) for block in message.blocks if isinstance(block, ToolUseBlock)]
+    result = message.blocks[0] if len(message.blocks) == 1 else None
+    if isinstance(result, ToolResultBlock) and message.role == "tool":
+        return {"tool_call_id": result.tool_use_id, "content": await _parts(store, result.content)}
+    said = tuple(block for block in message.blocks if not isinstance(block, ToolUseBlock))
+    content = await _parts(store, said) if said or not calls else None
+    return {"content": content, "tool_calls": calls} if calls else {"content": content}
+
+
+async def _parts(store: Store, blocks: tuple[ContentBlock, ...]) -> Json:
+    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
+        return blocks[0].text
+    return [await _part(store, block) for block in blocks]
+
+
+async def _part(store: Store, block: ContentBlock) -> Json:
+    if isinstance(block, TextBlock):
+        return {"type": "text", "text": block.text}
+    if isinstance(block, ImageBlock):
+        sha256 = blob_of(block)
+        kept = None if sha256 is None else await store.contents.blob(sha256)
+        if kept is not None:
+            return {
+                "type": "image_url",
+                "image_url": {"url": f"data:{kept[1]};base64,{base64.b64encode(kept[0]).decode()}"},
+            }
+        source = block.source if isinstance(block.source, dict) else {}
+        return {"type": "image_url", "image_url": {"url": source.get("url", "")}}
+    if isinstance(block, ToolResultBlock):
+        return {
+            "type": "tool_result",
+            "tool_use_id": block.tool_use_id,
+            "content": await _parts(store, block.content),
+            "is_error": block.is_error,
+        }
+    if isinstance(block, UnknownBlock):
+        is_part = isinstance(block.raw, dict) and isinstance(block.raw.get("type"), str)
+        return block.raw if is_part else {"type": "unknown", "provider": block.provider, "raw": block.raw}
+    return msgspec.to_builtins(block)
+
+
+def _call(block: ToolUseBlock) -> Json:
+    arguments = block.input if isinstance(block.input, str) else msgspec.json.encode(block.input).decode()
+    return {"id": block.tool_use_id, "type": "function", "function": {"name": block.name, "arguments": arguments}}
+
+
+def _iso_time(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
 
 ExportFormat: TypeAlias = Literal["cix", "markdown", "jsonl"]
 MEDIA_TYPES: dict[ExportFormat, str] = {

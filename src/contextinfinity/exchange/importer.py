@@ -30,13 +30,20 @@ from contextinfinity.domain.ids import SessionId, is_id
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.transfer import ImportCounts, ImportedMessage, MemoryTransfer, Origin
 from contextinfinity.errors import AccessDenied, AlreadyExists, InvalidInput, LedgerAway, OutOfOrder
-from contextinfinity.exchange.cix_reader import CixContent, CixConversation, CixMemory
+from contextinfinity.exchange.cix_format import CixContent, CixConversation, CixMemory
 from contextinfinity.exchange.conversation_tree import ExportedConversation, turns_of
 from contextinfinity.exchange.export_files import ExportFile, ImportRecord, open_export
-from contextinfinity.exchange.import_progress import BadRecord, Format, Imported, Progress
+from contextinfinity.exchange.import_progress import (
+    BadRecord,
+    ConversationTally,
+    Format,
+    Imported,
+    ImportTotals,
+    Progress,
+    result_of,
+)
 from contextinfinity.exchange.openai_messages import Blobs, ParsedMessage, RejectedRecord
 from contextinfinity.exchange.records import STDIN
-from contextinfinity.exchange.tally import ConversationTally, ImportTotals, result_of
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.ledger.imports import hash_of
 

@@ -12,10 +12,17 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, TextBlock, ToolCallItem, arguments_of
-from contextinfinity.exchange.conversation_builder import ConversationBuilder, content_of_reply, said_by
+from contextinfinity.exchange.conversation_builder import (
+    ConversationBuilder,
+    content_of_reply,
+    items,
+    mapping,
+    moment_of,
+    other_fields,
+    said_by,
+    text,
+)
 from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, ReplyItem, ToolOutput
-from contextinfinity.exchange.export_fields import items, mapping, other_fields, text
-from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "librechat"
 _UNSAID = frozenset({"think", "agent_update"})

@@ -18,18 +18,20 @@ import apsw
 
 from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, TextBlock, ToolCallItem, arguments_of
 from contextinfinity.errors import InvalidInput
-from contextinfinity.exchange.cix_reader import LARGEST_CONVERSATION
+from contextinfinity.exchange.cix_format import LARGEST_CONVERSATION
 from contextinfinity.exchange.conversation_builder import (
     LONGEST_PLACE,
     ConversationBuilder,
     content_of_reply,
+    items,
+    mapping,
+    moment_of,
     reply_text,
     said_by,
+    text,
 )
 from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, ReplyItem, ToolOutput
-from contextinfinity.exchange.export_fields import items, mapping, text
 from contextinfinity.exchange.openai_messages import RejectedRecord
-from contextinfinity.exchange.times import moment_of
 
 _Read: TypeAlias = Callable[[str, object, datetime | None], ExportedConversation]
 

@@ -9,10 +9,17 @@ from __future__ import annotations
 import re
 
 from contextinfinity.domain.message import AssistantItem, ContentBlock, Json, ReasoningItem, TextBlock
-from contextinfinity.exchange.conversation_builder import ConversationBuilder, named_file, said_by
+from contextinfinity.exchange.conversation_builder import (
+    ConversationBuilder,
+    items,
+    mapping,
+    moment_of,
+    named_file,
+    other_fields,
+    said_by,
+    text,
+)
 from contextinfinity.exchange.conversation_tree import ExportedConversation, ExportedMessage, ReplyItem
-from contextinfinity.exchange.export_fields import items, mapping, other_fields, text
-from contextinfinity.exchange.times import moment_of
 
 PROVIDER = "open-webui"
 _READ = ("id", "parentId", "childrenIds", "role", "content", "timestamp", "files", "model", "models")

@@ -31,7 +31,7 @@ from contextinfinity.domain.message import (
 )
 from contextinfinity.domain.transfer import ImportedMessage
 from contextinfinity.errors import InvalidInput
-from contextinfinity.exchange.times import moment_of
+from contextinfinity.exchange.conversation_builder import moment_of
 from contextinfinity.storage.invariants import LONGEST_NAME
 from contextinfinity.storage.ledger.imports import check_imported
 

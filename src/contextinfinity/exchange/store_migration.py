@@ -18,8 +18,7 @@ import msgspec
 from contextinfinity.domain.ids import MemoryId, SessionId, now
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.transfer import MemoryTransfer
-from contextinfinity.exchange.cix_format import write_cix
-from contextinfinity.exchange.cix_reader import CixContent, CixConversation, CixReader
+from contextinfinity.exchange.cix_format import CixContent, CixConversation, CixReader, write_cix
 from contextinfinity.exchange.exporter import sessions_of
 from contextinfinity.storage.contract import Store
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contextinfinity.client.contract import Client
-from contextinfinity.client.cursors import cursor_of, position_of
+from contextinfinity.client.references import cursor_of, position_of
 from contextinfinity.client.results import ShownTurn
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import InvalidInput

@@ -5,13 +5,20 @@ A provider writes a request in its own wire format and streams back events: text
 
 A remote provider consists of a ``Wire`` and a connection. The wire converts values and does no I/O, so it can be tested
 without a network.
+
+Rebuild the exact bytes of a past request from its prompt.
+
+Besides the prompt, the bytes depend on the provider, the fields of its wire and the abilities of the model: the form,
+which is stored with the plan. If a wire changes its output, it gets a new version here and keeps the old one.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from importlib import import_module
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -19,8 +26,10 @@ from msgspec import Struct
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, RequestOptions, StreamedPiece
+from contextinfinity.errors import NotFound
 from contextinfinity.providers.request_options import AppliedOptions
 from contextinfinity.text.tokens import Counter
+from contextinfinity.vendors import VENDORS
 
 
 class EncodedRequest(Struct, frozen=True, kw_only=True):
@@ -132,3 +141,40 @@ def written(request: ProviderRequest, body: Json, form: Json) -> EncodedRequest:
     """Encode a body and hash it; keys keep their order, because models read schemas in order."""
     sha256 = hashlib.sha256(canonical(body)).hexdigest()
     return EncodedRequest(request=request, body=msgspec.json.encode(body), sha256=sha256, form=form)
+
+
+VERSION = 1
+LOCAL_WIRE = "openai_chat"
+"""The wire package of local models."""
+
+
+def write(provider: str, wire: Wire, abilities: Abilities, request: ProviderRequest) -> EncodedRequest:
+    """Encode a request, and record its form."""
+    form = {
+        "version": VERSION,
+        "provider": provider,
+        "wire": dataclasses.asdict(wire),  # type: ignore[call-overload]  # every wire is a dataclass
+        "abilities": msgspec.to_builtins(abilities),
+    }
+    return written(request, wire.write(request, abilities), form)
+
+
+def written_again(form: Json, request: ProviderRequest) -> EncodedRequest:
+    """Rebuild a past request from its form; raise ``NotFound`` if this release cannot."""
+    provider = form.get("provider")
+    if provider == "scripted":
+        return written(request, msgspec.to_builtins(request), form)
+    package = LOCAL_WIRE if provider == "local" else VENDORS[provider].wire if provider in VENDORS else None
+    if package is None or form.get("version") != VERSION:
+        raise NotFound(f"This release cannot rebuild requests to {provider!r} in form {form.get('version')!r}.")
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in form["wire"].items()}
+    wire: Wire = wire_package(package).stored_wire(fields)
+    return write(provider, wire, msgspec.convert(form["abilities"], Abilities), request)
+
+
+def wire_package(name: str) -> Any:
+    """Import the package of a wire format.
+
+    Each has ``open_wire(model, settings)``, and ``stored_wire(fields)`` for stored fields, also of older releases.
+    """
+    return import_module(f"contextinfinity.providers.{name}")

@@ -10,12 +10,9 @@ import re
 import msgspec
 
 from contextinfinity.domain.message import Json
-from contextinfinity.providers.contract import Provider, Wire
-from contextinfinity.providers.model_connection import ModelConnection
-from contextinfinity.providers.rebuild_request import wire_package
+from contextinfinity.providers.contract import Provider, Wire, wire_package
 from contextinfinity.providers.remote import RemoteProvider
-from contextinfinity.providers.retrying import RetryPolicy
-from contextinfinity.providers.transport import Address, VendorConnection
+from contextinfinity.providers.transport import Address, ModelConnection, RetryPolicy, VendorConnection
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.vendors import VENDORS
 

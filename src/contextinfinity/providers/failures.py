@@ -5,13 +5,20 @@ is a ``ProviderError`` whose ``kind`` is one of ``KINDS``, with a message and a 
 
 Vendors document their codes but not their wording, so codes are read first, then the status, then the type. Wording is
 read only if those say no more than "bad request" or "server error": most vendors reject oversized requests that way.
+
+Find the token limit that a vendor names when it rejects an oversized request.
+
+Read from response headers how long to wait before a retry.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,8 +26,94 @@ from msgspec import Struct
 
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.retry_after import retry_after, seconds
-from contextinfinity.providers.size_limits import window_named
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def retry_after(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
+    """Return the seconds to wait from headers (names in lower case), or None.
+
+    The most precise header wins: milliseconds, then seconds or an HTTP date, then the reset time of an exhausted rate
+    limit.
+    """
+    milliseconds = _seconds_in(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    header = headers.get("retry-after")
+    if header is not None:
+        number = _seconds_in(header)
+        return number if number is not None else _until(header, time.time() if now is None else now)
+    waits = [
+        seconds(headers.get(f"x-ratelimit-reset-{what}", ""))
+        for what in ("requests", "tokens")
+        if headers.get(f"x-ratelimit-remaining-{what}", "").strip() == "0"
+    ]
+    return max((wait for wait in waits if wait is not None), default=None)
+
+
+def _seconds_in(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return max(0.0, number) if math.isfinite(number) else None
+
+
+def _until(date: str, now: float) -> float | None:
+    try:
+        return max(0.0, parsedate_to_datetime(date).timestamp() - now)
+    except (ValueError, OverflowError):
+        return None
+
+
+def seconds(text: str) -> float | None:
+    """Parse ``6m0s``, ``120ms`` or plain seconds."""
+    parts = _DURATION.findall(text)
+    if not parts:
+        return _seconds_in(text)
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
+NOT_TOKENS = frozenset(
+    {
+        "request_too_large",
+        "request_body_too_large_after_decoding",
+        "string_above_max_length",
+        "array_above_max_length",
+        "max_tokens_per_request",
+    }
+)
+"""Codes of rejections for bytes, characters or items, which say nothing about the context window."""
+BODY_TOO_LARGE, RATE_LIMITED = 413, 429
+
+_FIELDS = ("n_ctx", "max_model_len", "context_length")
+"""Error fields in which servers for open models report the limit."""
+_NUMBER = r"(\d[\d,]{2,11})\b"
+_NAMED = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"(?:>|<=) {_NUMBER}",
+        rf"max(?:imum)? (?:prompt|input|model) (?:length|len|size)\D{{0,12}}{_NUMBER}",
+        rf"context (?:length|size|window|limit)\D{{0,12}}{_NUMBER}",
+        rf"limit of {_NUMBER} tokens",
+        rf"tokens allowed \({_NUMBER}\)",
+        rf"{_NUMBER} (?:tokens? )?max(?:imum)? context",
+    )
+)
+
+
+def window_named(status: int | None, codes: Collection[str], error: Mapping[str, Json] | str, said: str) -> int | None:
+    """Return the window in tokens that a size rejection names; 0 if it names none; None if it is not about tokens."""
+    if status in (BODY_TOO_LARGE, RATE_LIMITED) or not NOT_TOKENS.isdisjoint(codes):
+        return None
+    fields = {} if isinstance(error, str) else error
+    for name in _FIELDS:
+        if isinstance(figure := fields.get(name), int) and figure > 0:
+            return figure
+    found = next((match for pattern in _NAMED if (match := pattern.search(said.lower()))), None)
+    return int(found[1].replace(",", "")) if found else 0
+
 
 LONGEST_QUOTE = 300
 LONGEST_BODY = 20_000

@@ -24,13 +24,10 @@ from contextinfinity.domain.prompt import (
     TextDelta,
 )
 from contextinfinity.providers.catalogue import abilities_of
-from contextinfinity.providers.contract import Accumulator, EncodedRequest, Wire
+from contextinfinity.providers.contract import Accumulator, EncodedRequest, Wire, write
 from contextinfinity.providers.failures import cut_off, garbled, scrub
-from contextinfinity.providers.rebuild_request import write
 from contextinfinity.providers.request_options import AppliedOptions
-from contextinfinity.providers.retrying import RetryPolicy, retrying
-from contextinfinity.providers.sse import events
-from contextinfinity.providers.transport import HttpReply, VendorConnection, read_whole
+from contextinfinity.providers.transport import HttpReply, RetryPolicy, VendorConnection, events, read_whole, retrying
 from contextinfinity.providers.wire_values import sent_to
 from contextinfinity.text.tokens import Counter, counter_of
 

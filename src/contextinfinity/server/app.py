@@ -18,23 +18,18 @@ from starlette.requests import ClientDisconnect
 
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.server import (
-    branch_routes,
+    bodies,
     chat_routes,
-    exchange_routes,
     mcp_routes,
     memory_routes,
     message_routes,
     operations,
     problems,
-    response_bodies,
     rpc,
-    search_routes,
     thread_routes,
 )
-from contextinfinity.server.app_state import AppState, OpenClient
+from contextinfinity.server.app_state import AppState, Counts, Metrics, OpenClient, Share
 from contextinfinity.server.guard import Guard
-from contextinfinity.server.limits import Counts, Share
-from contextinfinity.server.metrics import Metrics
 from contextinfinity.server.v1 import conversations as v1_conversations
 from contextinfinity.server.v1 import responses as v1_responses
 from contextinfinity.server.v1 import routes as v1
@@ -60,23 +55,20 @@ NO_TELEMETRY: TelemetryConfig = {
 }
 
 ROUTERS = [
-    module.routes
-    for module in (
-        thread_routes,
-        message_routes,
-        branch_routes,
-        search_routes,
-        memory_routes,
-        chat_routes,
-        exchange_routes,
-        v1,
-        v1_responses,
-        v1_conversations,
-        mcp_routes,
-        operations,
-        page_routes,
-        rpc,
-    )
+    thread_routes.routes,
+    message_routes.routes,
+    thread_routes.branch_router,
+    memory_routes.search_router,
+    memory_routes.routes,
+    chat_routes.routes,
+    operations.exchange_router,
+    v1.routes,
+    v1_responses.routes,
+    v1_conversations.routes,
+    mcp_routes.routes,
+    operations.routes,
+    page_routes.routes,
+    rpc.routes,
 ]
 
 
@@ -139,7 +131,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         document = FastAPI.openapi(app)
         components = document.setdefault("components", {})
-        components["schemas"] = response_bodies.schemas()
+        components["schemas"] = bodies.schemas()
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{}, {"token": []}]  # needed from the first token on
         app.openapi_schema = document

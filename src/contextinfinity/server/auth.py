@@ -22,9 +22,8 @@ from contextinfinity.client.results import TurnAccount
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.token import Token
 from contextinfinity.errors import InvalidInput, NotFound, NotYours
-from contextinfinity.server.app_state import app_state_of
-from contextinfinity.server.limits import name_of
-from contextinfinity.server.request_bodies import Body, body_of
+from contextinfinity.server.app_state import app_state_of, name_of
+from contextinfinity.server.bodies import Body, body_of
 from contextinfinity.storage.database import act_for
 
 B = TypeVar("B", bound=Body)

@@ -34,9 +34,8 @@ from contextinfinity.errors import (
 )
 from contextinfinity.server.app_state import AppState, app_state_of
 from contextinfinity.server.auth import Acting, ActingWith, acting_with
+from contextinfinity.server.bodies import WITH_BODY, ChatAnswer, ChatFacts, ChatQuery, answer, gives, takes
 from contextinfinity.server.message_routes import note_start
-from contextinfinity.server.request_bodies import ChatQuery
-from contextinfinity.server.response_bodies import WITH_BODY, ChatAnswer, ChatFacts, answer, gives, takes
 from contextinfinity.server.streams import last
 from contextinfinity.server.thread_routes import Key
 

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from contextinfinity.domain.ids import new_id
 from contextinfinity.errors import ContextInfinityError, InvalidInput, TooLarge, TooSlow
 from contextinfinity.server import problems
-from contextinfinity.server.metrics import Metrics
+from contextinfinity.server.app_state import Metrics
 from contextinfinity.server.v1.vendors import is_for_vendor, request_id_of
 from contextinfinity.settings import Server
 from contextinfinity.storage.database import NO_OWNER, act_for

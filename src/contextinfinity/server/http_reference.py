@@ -11,9 +11,9 @@ from typing import Any
 
 from contextinfinity.client.local import LocalClient
 from contextinfinity.server.app import make_app
-from contextinfinity.server.metrics import COUNTED, Metrics
+from contextinfinity.server.app_state import COUNTED, Metrics
+from contextinfinity.server.bodies import JSON
 from contextinfinity.server.problems import TABLE
-from contextinfinity.server.request_bodies import JSON
 from contextinfinity.settings import Settings
 
 _OPENING = """\

@@ -11,8 +11,7 @@ from starlette.responses import Response
 from contextinfinity.domain.message import Json
 from contextinfinity.mcp_server.protocol import INVALID, VERSIONS, answer
 from contextinfinity.server.auth import ActingUser
-from contextinfinity.server.request_bodies import check_media_type
-from contextinfinity.server.response_bodies import ALWAYS, MEANINGS, WITH_BODY, refusals
+from contextinfinity.server.bodies import ALWAYS, MEANINGS, WITH_BODY, check_media_type, refusals
 
 routes = APIRouter(tags=["mcp"], default_response_class=Response)
 

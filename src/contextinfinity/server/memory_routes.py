@@ -1,18 +1,33 @@
-"""Routes: a user's memories. Other users' memories are not found."""
+"""Routes: a user's memories. Other users' memories are not found.
+
+Routes: search.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
-from contextinfinity.client.cursors import cursor_of, position_of
+from contextinfinity.client.contract import TurnTarget
+from contextinfinity.client.references import cursor_of, position_of
 from contextinfinity.client.results import ShownMemory
+from contextinfinity.domain.search import ChunkSide, ChunkType, Hits
 from contextinfinity.server.auth import ActingUser, ActingWith, Asking, ForUser, acting, acting_with
-from contextinfinity.server.request_bodies import MemoryChange, NewMemoryBody
-from contextinfinity.server.response_bodies import WITH_BODY, Findings, Forgotten, MemoryPage, answer, gives, takes
+from contextinfinity.server.bodies import (
+    WITH_BODY,
+    Findings,
+    Forgotten,
+    MemoryChange,
+    MemoryPage,
+    NewMemoryBody,
+    answer,
+    gives,
+    takes,
+)
 from contextinfinity.server.thread_routes import Limit
 
 routes = APIRouter(tags=["memories"], default_response_class=Response)
@@ -85,3 +100,33 @@ async def forget(act: ActingUser, memory_id: MemoryName) -> Response:
 def _user_in(tags: Sequence[str]) -> str | None:
     """Return the user that a tag names; ``user_id`` takes precedence."""
     return next((tag.removeprefix(USER) for tag in tags if tag.startswith(USER)), None)
+
+
+search_router = APIRouter(tags=["search"], default_response_class=Response)
+
+
+def limits_of(
+    type: Annotated[tuple[ChunkType, ...], Query(description="Only chunks of these types.")] = (),  # noqa: A002
+    role: Annotated[tuple[ChunkSide, ...], Query(description="Only chunks of these roles.")] = (),
+    since: Annotated[datetime | None, Query(description="Only chunks from this time on.")] = None,
+    budget: Annotated[
+        int | None, Query(ge=1, le=10_000_000, description="A token budget: return the results that fit.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=200, description="The maximum number of results.")] = 10,
+) -> TurnTarget:
+    """Return the filters of a search; a time without a zone is in UTC."""
+    if since is not None and since.tzinfo is None:
+        since = since.replace(tzinfo=UTC)
+    return {"types": type, "roles": role, "since": since, "budget": budget, "limit": limit}
+
+
+@search_router.get("/search", responses=gives(Hits, 404))
+async def search(
+    act: ActingUser,
+    q: Annotated[str, Query(min_length=1, max_length=10_000, description="The search query.")],
+    limits: Annotated[TurnTarget, Depends(limits_of)],
+    thread_id: Annotated[str | None, Query(description="Only in this thread.")] = None,
+) -> Response:
+    """Search messages, best matches first."""
+    where: TurnTarget = {**limits, "thread_id": thread_id}
+    return answer(await act.client.past.search(q, **where))

@@ -29,13 +29,15 @@ from contextinfinity.server.auth import (
     check_thread_name,
     turn_of,
 )
-from contextinfinity.server.request_bodies import Cancel, NewMessage, content_of
-from contextinfinity.server.response_bodies import (
+from contextinfinity.server.bodies import (
     ALWAYS,
     WITH_BODY,
+    Cancel,
     MessagePage,
+    NewMessage,
     ShownMessage,
     answer,
+    content_of,
     gives,
     gives_events,
     note,

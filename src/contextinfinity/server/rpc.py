@@ -22,8 +22,8 @@ from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
 from contextinfinity.errors import AccessDenied, ContextInfinityError
+from contextinfinity.server.app_state import name_of
 from contextinfinity.server.auth import Acting, acting, caller_of
-from contextinfinity.server.limits import name_of
 from contextinfinity.server.rpc_methods import METHODS, LLMService, UserState
 
 log = logging.getLogger(__name__)

@@ -3,12 +3,18 @@
 The parent of several workers only supervises: it replaces a worker that dies, and on a signal it signals the workers
 and waits. If the parent is killed, the workers end by themselves and the port is free again. A process that is asked to
 end accepts no new connections, gives running requests their shutdown time, cancels the rest, and closes its engine.
+
+Logs on stderr: one JSON object a line for machines, or a short line of text for a person at a terminal.
+
+The line of a request names its thread and branch, whether the thread was found, and how many turns were loaded. It
+never contains messages or tokens.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import math
 import os
@@ -20,6 +26,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from http import HTTPStatus
 from importlib.util import find_spec
 from multiprocessing import connection, get_context, parent_process
@@ -28,6 +35,7 @@ from operator import itemgetter
 from pathlib import Path
 from threading import Thread
 from types import FrameType
+from typing import Any, Literal, TypeAlias
 
 import h11
 import uvicorn
@@ -39,12 +47,63 @@ from contextinfinity.client.local import LocalClient
 from contextinfinity.errors import ContextInfinityError, Refused, SettingsError
 from contextinfinity.server import problems
 from contextinfinity.server.app import make_app
-from contextinfinity.server.app_state import AppState, OpenClient
+from contextinfinity.server.app_state import FOLDER_VARIABLE, AppState, OpenClient, Share, forget_worker
 from contextinfinity.server.guard import is_loopback
-from contextinfinity.server.limits import Share
-from contextinfinity.server.logs import LogFormat, log_as
-from contextinfinity.server.metrics import FOLDER_VARIABLE, forget_worker
 from contextinfinity.settings import Settings
+from contextinfinity.telemetry.repeats import RepeatLimit
+
+LogFormat: TypeAlias = Literal["json", "text"]
+LOGGER = "contextinfinity"
+FAILURE_FIELDS = ("operation", "session_id", "user_id", "error")
+"""The fields of records about failed operations on the ledger."""
+
+
+class JsonLines(logging.Formatter):
+    """Formats a record as one line of JSON, with its ``fields`` as keys."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a record."""
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        parts = {"time": moment, "level": record.levelname.lower(), "logger": record.name}
+        parts["message"] = record.getMessage()
+        parts |= getattr(record, "fields", {})
+        parts |= {name: getattr(record, name) for name in FAILURE_FIELDS if hasattr(record, name)}
+        if record.exc_info:
+            parts["trace"] = self.formatException(record.exc_info)
+        return json.dumps(parts)
+
+
+class TextLines(logging.Formatter):
+    """Formats a record for people: local time, event, duration, and thread."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a record; control characters are replaced."""
+        fields: dict[str, Any] = getattr(record, "fields", {})
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
+        parts = [f"{level}{record.getMessage()}"]
+        parts += [f"{fields['ms']:.0f} ms"] if "ms" in fields else []
+        parts += [f"thread {fields['thread_id']}"] if "thread_id" in fields else []
+        parts += [f"turn {fields['turn_seq']}"] if "turn_seq" in fields else []
+        parts += [f"{name} {getattr(record, name)}" for name in FAILURE_FIELDS if hasattr(record, name)]
+        lines = [f"{datetime.fromtimestamp(record.created):%H:%M:%S} {', '.join(parts)}"]
+        lines += self.formatException(record.exc_info).splitlines() if record.exc_info else []
+        return "\n".join(map(_printable, lines))
+
+
+def _printable(line: str) -> str:
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in line)
+
+
+def log_as(form: LogFormat) -> None:
+    """Configure logging; uvicorn and asyncio log only warnings and errors, and repeated ones are rate-limited."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    handler.addFilter(RepeatLimit())
+    for name, level in ((LOGGER, logging.INFO), ("uvicorn", logging.WARNING), ("asyncio", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)
+
 
 log = logging.getLogger(__name__)
 

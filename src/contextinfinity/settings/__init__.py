@@ -24,12 +24,12 @@ from contextinfinity.settings.sections import (
     RetrievalSettings,
     RewriterSettings,
     Router,
+    Server,
     Settings,
     Storage,
     Stream,
     Tools,
 )
-from contextinfinity.settings.server import Server
 
 __all__ = [
     "AUTO",

@@ -13,7 +13,7 @@ from contextinfinity.domain.search import Hit
 from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import InvalidInput
 from contextinfinity.tui.client_thread import ClientThread
-from contextinfinity.tui.turn_pages import TurnPages
+from contextinfinity.tui.turn_scroll import TurnPages
 
 if TYPE_CHECKING:
     from contextinfinity.client.contract import Client, SendFields

@@ -10,10 +10,8 @@ from textual.message import Message
 from textual.selection import Selection
 
 from contextinfinity.client.results import ShownTurn
-from contextinfinity.tui.line_map import LineMap
 from contextinfinity.tui.live_turn import LiveTurn
-from contextinfinity.tui.turn_pages import TurnPages
-from contextinfinity.tui.turn_scroll import TurnScroll
+from contextinfinity.tui.turn_scroll import LineMap, TurnPages, TurnScroll
 
 
 class Transcript(TurnScroll):

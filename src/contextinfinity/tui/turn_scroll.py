@@ -2,11 +2,25 @@
 
 Ten thousand turns are one widget: a line of the screen is looked up in a ``LineMap`` and drawn from the turn it belongs
 to. When turns above the view are measured, the view moves with them, so that what a person reads stays where it is.
+
+The turns of a branch, read page by page as they come into view.
+
+A page holds ``PAGE`` consecutive turn numbers. The most recently used pages are kept; the others are read again when
+they are needed.
+
+Which line of a long list belongs to which item, when most items were never drawn.
+
+Only the heights of items that were drawn are kept; every other item is taken to have their mean height. Items are
+numbered from 1.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from itertools import accumulate
+from typing import TypeAlias
 
 from rich.style import Style
 from rich.text import Text
@@ -17,10 +31,122 @@ from textual.strip import Strip
 
 from contextinfinity.client.results import ShownTurn
 from contextinfinity.errors import ContextInfinityError
-from contextinfinity.tui.line_map import LineMap
 from contextinfinity.tui.live_turn import LiveTurn
-from contextinfinity.tui.turn_pages import TurnPages
 from contextinfinity.tui.turn_view import Look, turn_lines
+
+GUESS = 8
+"""The height of an item as long as none was measured."""
+
+
+class LineMap:
+    """The heights of ``count`` items, and the line each of them begins at."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        """The number of items."""
+        self._heights: dict[int, int] = {}
+        self._index: tuple[list[int], list[int], int] | None = None
+
+    @property
+    def total(self) -> int:
+        """The number of lines."""
+        return self.top(self.count + 1)
+
+    def measure(self, item: int, height: int) -> None:
+        """Set the height of an item."""
+        if self._heights.get(item) != height:
+            self._heights[item] = height
+            self._index = None
+
+    def resize(self, count: int) -> None:
+        """Change the number of items; those that stay keep their heights."""
+        if count < self.count:
+            self._heights = {item: height for item, height in self._heights.items() if item <= count}
+        self.count, self._index = count, None
+
+    def forget(self) -> None:
+        """Forget all heights: the width has changed."""
+        self._heights.clear()
+        self._index = None
+
+    def top(self, item: int) -> int:
+        """Return the first line of an item."""
+        measured, sums, guess = self._sums()
+        before = bisect_left(measured, item)
+        return sums[before] + (item - 1 - before) * guess
+
+    def item_at(self, line: int) -> int:
+        """Return the item that holds a line, or the nearest one; 0 where there are none."""
+        return max(bisect_right(range(1, self.count + 1), line, key=self.top), min(self.count, 1))
+
+    def _sums(self) -> tuple[list[int], list[int], int]:
+        """Return the measured items in order, the sums of the heights before each, and the height of the others."""
+        if self._index is None:
+            items = sorted(self._heights)
+            sums = [*accumulate((self._heights[item] for item in items), initial=0)]
+            self._index = items, sums, max(round(sums[-1] / len(items)), 1) if items else GUESS
+        return self._index
+
+
+PAGE = 50
+MOST_PAGES = 24
+
+ReadTurns: TypeAlias = Callable[[int, int], Awaitable[tuple[ShownTurn, ...]]]
+"""Reads the newest turns below a turn number: (before, limit)."""
+
+
+class TurnPages:
+    """A cache of turns by their number, from 1 to ``last``."""
+
+    def __init__(self, read: ReadTurns, last: int) -> None:
+        self.last = last
+        self._read = read
+        self._pages: OrderedDict[int, dict[int, ShownTurn]] = OrderedDict()
+
+    def get(self, seq: int) -> ShownTurn | None:
+        """Return a turn if its page is loaded and it exists."""
+        page = self._pages.get((seq - 1) // PAGE)
+        return None if page is None else page.get(seq)
+
+    def is_loaded(self, seq: int) -> bool:
+        """Return whether the page of a turn is loaded; a turn that is not in it was deleted."""
+        return (seq - 1) // PAGE in self._pages
+
+    def pages_missing(self, first: int, last: int) -> list[int]:
+        """Return the pages of these turns that are not loaded, and mark the others as used."""
+        wanted = range((max(first, 1) - 1) // PAGE, (min(last, self.last) - 1) // PAGE + 1)
+        for page in wanted:
+            if page in self._pages:
+                self._pages.move_to_end(page)
+        return [page for page in wanted if page not in self._pages]
+
+    async def load(self, page: int) -> None:
+        """Read a page."""
+        first = page * PAGE + 1
+        turns = await self._read(first + PAGE, PAGE)
+        self._pages[page] = {turn.turn_seq: turn for turn in turns if first <= turn.turn_seq < first + PAGE}
+        self._pages.move_to_end(page)
+        while len(self._pages) > MOST_PAGES:
+            self._pages.popitem(last=False)
+
+    async def newest(self, last: int) -> tuple[ShownTurn, ...]:
+        """Read the turns up to ``last`` again, a page of them, and return them, oldest first."""
+        if last and not self.is_loaded(last):
+            await self.load((last - 1) // PAGE)
+        turns = await self._read(last + 1, PAGE)
+        for turn in turns:
+            if (page := self._pages.get((turn.turn_seq - 1) // PAGE)) is not None:
+                page[turn.turn_seq] = turn
+        return turns
+
+    async def find(self, seq: int) -> ShownTurn | None:
+        """Return a turn, reading its page if necessary."""
+        if not 1 <= seq <= self.last:
+            return None
+        if not self.is_loaded(seq):
+            await self.load((seq - 1) // PAGE)
+        return self.get(seq)
+
 
 FRAME_SECONDS = 1 / 20
 MOST_DRAWN = 1000

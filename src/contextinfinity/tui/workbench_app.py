@@ -27,21 +27,18 @@ from textual.worker import Worker
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import ContextInfinityError, NotFound
 from contextinfinity.tui.answers import Answers
-from contextinfinity.tui.client_thread import ClientThread, Submit
+from contextinfinity.tui.client_thread import ClientThread, Submit, follow_folds, log_notices
 from contextinfinity.tui.composer import Composer
-from contextinfinity.tui.engine_notices import follow_folds, log_notices
-from contextinfinity.tui.help_screen import HelpScreen
+from contextinfinity.tui.dialogs import TurnMenu
+from contextinfinity.tui.help_screen import PANELS, HelpScreen, commands_of
 from contextinfinity.tui.open_conversation import NEW, OpenConversation
-from contextinfinity.tui.palette import commands_of
 from contextinfinity.tui.panel_host import PanelHost
 from contextinfinity.tui.panels.models_panel import ModelsPanel
 from contextinfinity.tui.panels.panel import Panel
-from contextinfinity.tui.panels.panel_table import PANELS
 from contextinfinity.tui.panels.search_panel import SearchPanel
 from contextinfinity.tui.sidebar import Sidebar
 from contextinfinity.tui.status_header import StatusHeader
 from contextinfinity.tui.transcript import Transcript
-from contextinfinity.tui.turn_menu import TurnMenu
 from contextinfinity.tui.turn_view import Look
 
 if TYPE_CHECKING:

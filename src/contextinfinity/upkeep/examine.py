@@ -24,7 +24,7 @@ from contextinfinity.storage.encryption.key_sources import source_in_force
 from contextinfinity.storage.sqlite.identity import refuse_lost, remembered
 from contextinfinity.storage.sqlite.integrity import Inspection, Progress
 from contextinfinity.storage.worker_locks import WorkerLocks
-from contextinfinity.upkeep import data_dir_checks, journals, spools
+from contextinfinity.upkeep import data_dir_checks, journals
 from contextinfinity.upkeep.findings import Finding, Repaired, found
 
 
@@ -161,7 +161,7 @@ def _ledger_findings(settings: Settings, ledger: Inspection, progress: Progress)
     yield from _stray_locks(settings, workers | ledger.workers())
     yield from _spools(settings)
     faulty = journals.faulty_journals(
-        data_dir_checks.streams_folder(settings), spools.with_held(settings, ledger.endings)
+        data_dir_checks.streams_folder(settings), journals.with_held(settings, ledger.endings)
     )
     for code in sorted(set(faulty.values())):
         yield found(code, [str(path) for path, verdict in faulty.items() if verdict == code])
@@ -174,9 +174,9 @@ def _stray_locks(settings: Settings, known: Collection[WorkerId]) -> Iterator[Fi
 
 
 def _spools(settings: Settings) -> Iterator[Finding]:
-    if left := spools.left(settings):
+    if left := journals.left(settings):
         yield found("spool_waiting", left)
-    if refused := spools.refused(settings):
+    if refused := journals.refused(settings):
         yield found("spool_refused", refused)
 
 

@@ -28,7 +28,7 @@ from contextinfinity.storage.sqlite.purge import purge_deleted
 from contextinfinity.storage.sqlite.repair import repair as repair_ledger
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.worker_locks import WorkerLocks
-from contextinfinity.upkeep import data_dir_checks, journals, spools
+from contextinfinity.upkeep import data_dir_checks, journals
 from contextinfinity.upkeep.backups import prune_backups
 from contextinfinity.upkeep.examine import Report, examine, silent
 from contextinfinity.upkeep.findings import Finding, found, repaired
@@ -98,7 +98,7 @@ def _repair(settings: Settings, *, with_ledger: bool, may_write: bool) -> dict[s
             done |= repair_ledger(path, locks)
         with Inspection(path) as ledger:
             known = ledger.workers()
-            endings, backups = spools.with_held(settings, ledger.endings), data_dir_checks.backups_folder(settings)
+            endings, backups = journals.with_held(settings, ledger.endings), data_dir_checks.backups_folder(settings)
             done |= journals.set_right(data_dir_checks.streams_folder(settings), endings, backups)
     done["lock_stray"] = _remove_stray_locks(locks, known)
     done["permissions_open"] = data_dir_checks.close_to_others(settings)

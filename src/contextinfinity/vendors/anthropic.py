@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from contextinfinity.domain.model import Abilities, Guidance
-from contextinfinity.vendors.efforts import FROM_LOW_TO_MAX, THREE
-from contextinfinity.vendors.picture_rules import Patches
-from contextinfinity.vendors.record import Auth, Family, Vendor, row
+from contextinfinity.vendors.record import FROM_LOW_TO_MAX, THREE, Auth, Family, Patches, Vendor, row
 
 
 def _claude(window: int, output: int, prices: tuple[float, ...] = (), **more: Any) -> Abilities:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from contextinfinity.domain.model import Abilities, Guidance
-from contextinfinity.vendors.efforts import THREE
-from contextinfinity.vendors.picture_rules import Crops
-from contextinfinity.vendors.record import Auth, Vendor, row
+from contextinfinity.vendors.record import THREE, Auth, Crops, Vendor, row
 
 
 def _gemini(prices: tuple[float, ...] = (), output: int = 65_536, **more: Any) -> Abilities:

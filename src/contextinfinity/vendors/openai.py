@@ -8,9 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from contextinfinity.domain.model import Abilities, Guidance
-from contextinfinity.vendors.efforts import FOUR, FROM_LOW_TO_MAX, THREE
-from contextinfinity.vendors.picture_rules import Patches, Tiles
-from contextinfinity.vendors.record import Auth, Family, Vendor, row
+from contextinfinity.vendors.record import FOUR, FROM_LOW_TO_MAX, THREE, Auth, Family, Patches, Tiles, Vendor, row
 
 
 def _openai(window: int, output: int, prices: tuple[float, ...] = (), **more: Any) -> Abilities:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from contextinfinity.domain.model import Abilities, Guidance
-from contextinfinity.vendors.efforts import THREE
-from contextinfinity.vendors.record import Auth, Family, Vendor, row
+from contextinfinity.vendors.record import THREE, Auth, Family, Vendor, row
 
 MODELS: dict[str, Abilities] = {
     "sonar": row(128_000, 4_096, (1, 1), tools=False),

@@ -23,7 +23,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 import msgspec
 
-from contextinfinity.dialects.openai_chat.conversation import MessageReader
+from contextinfinity.dialects.openai_chat.reading import MessageReader
 from contextinfinity.dialects.openai_chat.value_checks import InvalidValue
 from contextinfinity.domain.events import CompactionEvent
 from contextinfinity.domain.message import ContentBlock, ImageBlock, Message, TextBlock, say

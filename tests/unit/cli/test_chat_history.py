@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contextinfinity.cli.chat.typed_history import LONGEST, MOST, KeptHistory
+from contextinfinity.cli.chat.input import LONGEST, MOST, KeptHistory
 
 pytestmark = pytest.mark.req("CLI-1")
 

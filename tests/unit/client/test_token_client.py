@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from contextinfinity.client.token_client import LocalTokens
+from contextinfinity.client.local_resources import LocalTokens
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import LedgerError
 from contextinfinity_testing.faults import CHANGING, FailingDisk

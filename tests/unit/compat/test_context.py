@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 
 from contextinfinity.compat import context
-from contextinfinity.compat.context import ContextBuilder, build_contextual_messages
-from contextinfinity.compat.context_history import FIRST_LOOK, MESSAGE_CHARACTERS, MOST_CHARACTERS
-from contextinfinity.compat.memory_snippets import LONGEST_SNIPPET
+from contextinfinity.compat.context import (
+    FIRST_LOOK,
+    LONGEST_SNIPPET,
+    MESSAGE_CHARACTERS,
+    MOST_CHARACTERS,
+    ContextBuilder,
+    build_contextual_messages,
+)
 from contextinfinity.rewriting import FollowUp, Rewritten
 from contextinfinity.threads import Turn, add_turn
 from contextinfinity_testing.threads import unused, using

@@ -17,9 +17,8 @@ from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import InvalidInput
 from contextinfinity.exchange import importer
-from contextinfinity.exchange.import_progress import Format, Imported, ImportedSession
+from contextinfinity.exchange.import_progress import MAX_LISTED, Format, Imported, ImportedSession
 from contextinfinity.exchange.importer import BATCH, import_file
-from contextinfinity.exchange.tally import MAX_LISTED
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import commit_turn, turn_in

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from contextinfinity.exchange.times import moment_of
+from contextinfinity.exchange.conversation_builder import moment_of
 
 MOMENT = datetime(2023, 5, 8, 13, 56, 0, 500000, tzinfo=UTC)
 

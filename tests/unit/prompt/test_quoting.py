@@ -18,8 +18,8 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.prompt.layout import RULE, artifact_text, lay_out
 from contextinfinity.prompt.quoting import harmless, quote, unquote
+from contextinfinity.providers.contract import write
 from contextinfinity.providers.factory import wire
-from contextinfinity.providers.rebuild_request import write
 from contextinfinity.settings import ModelSettings, Settings
 from tests.cases import each
 from tests.sizes import sized

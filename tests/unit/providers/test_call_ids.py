@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextinfinity.domain.message import Message, ToolResultBlock, ToolUseBlock, say
-from contextinfinity.providers.call_ids import with_safe_ids
+from contextinfinity.providers.tool_results import with_safe_ids
 
 PATTERN = r"[A-Za-z0-9_-]+"
 

@@ -13,8 +13,7 @@ from contextinfinity.domain.message import Json, Message, TextBlock, ToolResultB
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.providers.anthropic import AnthropicWire
 from contextinfinity.providers.catalogue import abilities_of
-from contextinfinity.providers.document_files import unread
-from contextinfinity.providers.wire_values import UNKNOWN_NOTE
+from contextinfinity.providers.wire_values import UNKNOWN_NOTE, unread
 from tests.unit.providers.test_wires_alike import ABLE, WIRES
 
 DATA = base64.b64encode(b"%PDF-1.4 not much of a file").decode()

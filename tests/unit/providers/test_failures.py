@@ -19,9 +19,9 @@ from contextinfinity.providers.failures import (
     failure,
     failure_in_stream,
     garbled,
+    retry_after,
     scrub,
 )
-from contextinfinity.providers.retry_after import retry_after
 from tests.cases import each
 
 KEY = "sk-ant-api03-0123456789abcdef"

@@ -8,9 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.model_connection import ModelConnection
-from contextinfinity.providers.retrying import RetryPolicy
-from contextinfinity.providers.transport import Address, VendorConnection
+from contextinfinity.providers.transport import Address, ModelConnection, RetryPolicy, VendorConnection
 from contextinfinity_testing.vendors import FakeVendors, Trouble
 
 KEY = "sk-open-0123456789"

@@ -12,11 +12,10 @@ from msgspec.structs import replace
 from contextinfinity.domain.message import Json, say
 from contextinfinity.domain.prompt import Prompt, ProviderRequest
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.local import gguf, gguf_tokenizer
-from contextinfinity.providers.local.llama import Load, give_back, take
-from contextinfinity.providers.local.model_file import ModelFile
-from contextinfinity.providers.local.provider import LocalProvider, LocalRunSettings
-from contextinfinity.providers.rebuild_request import written_again
+from contextinfinity.providers.contract import written_again
+from contextinfinity.providers.local import gguf
+from contextinfinity.providers.local.gguf import ModelFile
+from contextinfinity.providers.local.provider import Load, LocalProvider, LocalRunSettings, give_back, take
 
 TOKENS = ["<|end|>", "a", "b", "c", "ab", "Ġ", "Ġab", "1", "2", "12"]
 WORDS: dict[str, Json] = {
@@ -143,9 +142,9 @@ def test_a_request_can_be_written_again(tmp_path: Path) -> None:
 
 @pytest.mark.req("PROVIDER-3")
 def test_what_looks_like_a_control_token_is_only_text() -> None:
-    steering = gguf_tokenizer.controls(WORDS)
-    assert gguf_tokenizer.plain("so <|end|>it <|end|> ends", steering) == "so < |end|>it < |end|> ends"
-    assert gguf_tokenizer.plain("<|end|>", gguf_tokenizer.controls({})) == "<|end|>"
+    steering = gguf.controls(WORDS)
+    assert gguf.plain("so <|end|>it <|end|> ends", steering) == "so < |end|>it < |end|> ends"
+    assert gguf.plain("<|end|>", gguf.controls({})) == "<|end|>"
 
 
 @pytest.mark.req("PROVIDER-1")

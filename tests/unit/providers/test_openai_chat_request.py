@@ -31,10 +31,9 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.contract import Wire
+from contextinfinity.providers.contract import Wire, write, written_again
 from contextinfinity.providers.openai_chat import ChatWire
 from contextinfinity.providers.openai_chat.request import IMAGE_BELOW
-from contextinfinity.providers.rebuild_request import write, written_again
 from contextinfinity.providers.wire_values import ERROR_MARK, IMAGE_NOTE, UNKNOWN_NOTE
 
 ABLE = Abilities(context_limit=100_000, max_output_tokens=2_000, images=True, known=True)

@@ -17,8 +17,7 @@ from contextinfinity.domain.turn import Completed, Paused
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.factory import ProviderFactory, address, overrides, wire
 from contextinfinity.providers.remote import RemoteProvider
-from contextinfinity.providers.retrying import RetryPolicy
-from contextinfinity.providers.transport import LARGEST_REPLY, VendorConnection
+from contextinfinity.providers.transport import LARGEST_REPLY, RetryPolicy, VendorConnection
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity_testing.vendors import Answer, FakeVendors, Trouble
 

@@ -17,9 +17,9 @@ from contextinfinity.domain.turn import Completed, Incomplete
 from contextinfinity.providers.catalogue import abilities_of
 from contextinfinity.providers.contract import Provider
 from contextinfinity.providers.factory import ProviderFactory
-from contextinfinity.providers.local.model_file import ModelFile
+from contextinfinity.providers.local.gguf import ModelFile
 from contextinfinity.providers.local.provider import LocalProvider, LocalRunSettings
-from contextinfinity.providers.options import joined
+from contextinfinity.providers.request_options import joined
 from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply, ToolCall
 from contextinfinity.settings import ModelSettings, OpenAI, Settings, Tools
 from contextinfinity_testing.vendors import Answer, Call, FakeVendors, chat_checks, messages_checks, responses_checks

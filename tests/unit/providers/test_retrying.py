@@ -8,7 +8,7 @@ import pytest
 from contextinfinity.domain.prompt import Finished, ProviderEvent, Retry, TextDelta
 from contextinfinity.domain.turn import Completed
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.retrying import RetryPolicy, retrying
+from contextinfinity.providers.transport import RetryPolicy, retrying
 
 END = Finished(outcome=Completed())
 POLICY = RetryPolicy(attempts=4, first_wait=1.0, longest_wait=60.0)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.sse import SseDecoder, events
+from contextinfinity.providers.transport import SseDecoder, events
 
 STREAM = (
     ": hello\n"

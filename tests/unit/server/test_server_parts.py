@@ -17,9 +17,8 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.errors import TooMany
 from contextinfinity.server import problems
 from contextinfinity.server.app import make_app
+from contextinfinity.server.app_state import REGION, SLOTS, CounterTable, Counts, Metrics, RateLimits, Share, Streams
 from contextinfinity.server.guard import is_loopback
-from contextinfinity.server.limits import REGION, SLOTS, CounterTable, Counts, RateLimits, Share, Streams
-from contextinfinity.server.metrics import Metrics
 from contextinfinity.server.serving import listening
 from contextinfinity.server.streams import frame
 from contextinfinity.wiring import open_client

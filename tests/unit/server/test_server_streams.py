@@ -13,8 +13,7 @@ from contextinfinity.client.contract import StampedEvent
 from contextinfinity.client.local import LocalClient
 from contextinfinity.domain.events import Delta
 from contextinfinity.errors import NotFound
-from contextinfinity.server.app_state import AppState
-from contextinfinity.server.metrics import Metrics
+from contextinfinity.server.app_state import AppState, Metrics
 from contextinfinity.server.streams import KEEP_ALIVE, READ_AHEAD, frames
 from contextinfinity.settings import Retention, Server
 

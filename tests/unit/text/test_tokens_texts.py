@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from contextinfinity.text.tokens import Counter, counter_of
 from contextinfinity.text.tokens.encodings import Encoding, load_tokenizer
-from contextinfinity.vendors.picture_rules import ANY_PICTURE
-from contextinfinity.vendors.record import Family
+from contextinfinity.vendors.record import ANY_PICTURE, Family
 from tests.cases import each
 
 # What OpenAI's own tokenizer gives for these texts: o200k_base, cl100k_base.

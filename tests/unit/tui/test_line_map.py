@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextinfinity.tui.line_map import GUESS, LineMap
+from contextinfinity.tui.turn_scroll import GUESS, LineMap
 
 HEIGHTS = st.dictionaries(st.integers(1, 30), st.integers(0, 12))
 

@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contextinfinity.cli.attachments import read_file, read_image
+from contextinfinity.cli.attachments import (
+    Files,
+    Folder,
+    Images,
+    PersonaName,
+    System,
+    instructions_of,
+    question_target,
+    read_file,
+    read_image,
+)
 from contextinfinity.cli.command_options import Branch, CommonOptions, Model, Session, command
-from contextinfinity.cli.new_conversation import Files, Images, PersonaName, System, instructions_of
-from contextinfinity.cli.workspace_option import Folder, question_target
 
 if TYPE_CHECKING:
     from contextinfinity.cli.engine_thread import EngineThread

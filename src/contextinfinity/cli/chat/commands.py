@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from contextinfinity.cli.answer_output import NEW, check_model
 from contextinfinity.cli.attachments import dragged_file
 from contextinfinity.cli.chat import workspace_commands as workspace
-from contextinfinity.cli.context_command import print_explained
-from contextinfinity.cli.fold import print_fold
 from contextinfinity.cli.output import local_time, one_line, print_table
-from contextinfinity.cli.pins import print_pins
+from contextinfinity.cli.prompt_commands import print_explained, print_fold, print_pins
 from contextinfinity.cli.search_command import print_hits
 from contextinfinity.client.references import short
 from contextinfinity.domain.session import NewSession
@@ -191,7 +189,7 @@ def _attach(chat: ChatSession, what: str) -> None:
 
 
 def _editor(chat: ChatSession, begun: str) -> None:
-    from contextinfinity.cli.chat.editor import written_in_editor
+    from contextinfinity.cli.chat.input import written_in_editor
 
     message = written_in_editor(begun, chat.folder)
     if not message.strip():
@@ -209,7 +207,7 @@ def _rename(chat: ChatSession, title: str) -> None:
 
 
 def _copy(chat: ChatSession, number: str) -> None:
-    from contextinfinity.cli.clipboard import copy_to_clipboard
+    from contextinfinity.cli.output import copy_to_clipboard
 
     turn = chat.turn(_number(number, "/copy 3") if number else None)
     if not turn.assistant:

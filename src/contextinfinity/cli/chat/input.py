@@ -2,6 +2,13 @@
 
 Pasted text stays one message, arrows and Ctrl-R search the history, Tab completes slash commands. Output of other
 threads appears above the line being typed.
+
+The prompt history of ``cix chat``, kept in ``{data_dir}/chat_history``.
+
+Only this prompt writes to it. A line is written once its conversation is known, and is deleted with it. If the file
+cannot be written, only the next start's history is missing.
+
+Write a message in the user's own editor.
 """
 
 from __future__ import annotations
@@ -9,10 +16,13 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import shlex
 import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
@@ -22,6 +32,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import has_focus
+from prompt_toolkit.history import History
 from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output.color_depth import ColorDepth
@@ -31,9 +42,50 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
 from contextinfinity.cli.chat.styles import PROMPT, Offers
-from contextinfinity.cli.chat.typed_history import KeptHistory
 from contextinfinity.cli.command_options import Terminated
 from contextinfinity.cli.engine_thread import ENDING
+from contextinfinity.domain.ids import SessionId, is_id, now
+from contextinfinity.errors import InvalidInput
+from contextinfinity.storage import typed_lines
+
+MOST = 1000
+LONGEST = 10_000
+"""The characters of an entry up to which it is kept: a pasted file is in the ledger anyway."""
+
+
+class KeptHistory(History):
+    """``History`` in a file; the newest thousand entries are kept."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self._file = file
+        self._typed: list[str] = []
+
+    def load_history_strings(self) -> Iterable[str]:
+        """Return the stored lines, newest first."""
+        lines: list[typed_lines.TypedLine] = []
+        with suppress(OSError):
+            lines = typed_lines.read(self._file)
+        if len(lines) > MOST:
+            lines = lines[-MOST:]
+            with suppress(OSError):
+                typed_lines.keep_last(self._file, MOST)
+        return [line.text for line in reversed(lines) if line.text]
+
+    def store_string(self, string: str) -> None:
+        """Remember a line; ``keep`` writes it."""
+        if len(string) <= LONGEST:
+            self._typed.append(string)
+
+    def keep(self, session: SessionId | None) -> None:
+        """Write the lines typed since the last call, with their conversation."""
+        moment, known = now(), session if session is not None and is_id(session) else None
+        lines = [typed_lines.TypedLine(text, known, moment) for text in self._typed]
+        self._typed.clear()
+        if lines:
+            with suppress(OSError):
+                typed_lines.append(self._file, lines)
+
 
 _LOOKS = Style.from_dict({"": "bold", "prompt": "nobold ansicyan"})
 
@@ -146,3 +198,39 @@ class _Completions(Completer):
         for word, shown in self._offers(text):
             _, space, argument = text.partition(" ")
             yield Completion(word, start_position=-len(argument if space else text), display=shown)
+
+
+EDITORS = ("VISUAL", "EDITOR")
+
+
+def written_in_editor(text: str, data_dir: Path) -> str:
+    """Open an editor with a text and return what was written; the file is private, and removed afterwards.
+
+    Where the data_dir is encrypted, it is kept in memory. Raises ``InvalidInput`` if the editor cannot be started.
+    """
+    from contextinfinity.storage.encryption.protection import scratch_folder
+
+    command = next((os.environ[name] for name in EDITORS if os.environ.get(name)), "vi")
+    descriptor, name = tempfile.mkstemp(prefix="chat_history.", suffix=".md", dir=scratch_folder(data_dir))
+    file = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        if (code := _run([*shlex.split(command), name], command)) != 0:
+            raise InvalidInput(f"The editor {command!r} ended with code {code}; nothing is sent.")
+        return file.read_text(encoding="utf-8", errors="replace").rstrip("\n")
+    finally:
+        for left in file.parent.glob(f"{file.name}*"):  # and the editor's own copies
+            left.unlink(missing_ok=True)
+
+
+def _run(arguments: list[str], command: str) -> int:
+    from contextinfinity.cli.chat.keyboard import keyboard_of_readline
+
+    try:
+        with keyboard_of_readline():
+            return subprocess.run(arguments, check=False).returncode  # noqa: S603 - the user's own editor
+    except (OSError, ValueError) as error:
+        raise InvalidInput(
+            f"The editor {command!r} cannot be started ({error}).", hint="Set EDITOR to the one you use."
+        ) from error

@@ -25,9 +25,15 @@ from contextinfinity.client.contract import (
     TokenClient,
 )
 from contextinfinity.client.remote.conversation_client import RemoteConversations
-from contextinfinity.client.remote.memory_client import RemoteMemories
 from contextinfinity.client.remote.server_connection import ServerConnection
-from contextinfinity.client.remote.thread_client import ELSEWHERE, RemoteFolds, RemoteHistory, RemotePins, RemoteThreads
+from contextinfinity.client.remote.thread_client import (
+    ELSEWHERE,
+    RemoteFolds,
+    RemoteHistory,
+    RemoteMemories,
+    RemotePins,
+    RemoteThreads,
+)
 from contextinfinity.client.results import Health, MadeToken
 from contextinfinity.domain.job import Backlog
 from contextinfinity.domain.session import Owner

@@ -10,9 +10,9 @@ import re
 
 import msgspec
 
-from contextinfinity.dialects.anthropic.content_blocks import assistant_content, texts_of, user_content
-from contextinfinity.dialects.anthropic.fields import (
+from contextinfinity.dialects.anthropic.content_blocks import (
     InvalidField,
+    assistant_content,
     count_in,
     each,
     flag_in,
@@ -24,7 +24,9 @@ from contextinfinity.dialects.anthropic.fields import (
     object_of,
     optional_text,
     text_in,
+    texts_of,
     under,
+    user_content,
     word_in,
 )
 from contextinfinity.dialects.anthropic.tools import OfferedTools, choice_of, offered_in

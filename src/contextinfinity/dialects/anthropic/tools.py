@@ -10,7 +10,7 @@ import re
 
 from msgspec import Struct
 
-from contextinfinity.dialects.anthropic.fields import (
+from contextinfinity.dialects.anthropic.content_blocks import (
     InvalidField,
     each,
     flag_in,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextinfinity.dialects.contract import AnswerView, IncomingRequest, RequestSize, SseWriter
 from contextinfinity.dialects.openai_chat import writing as chat
 from contextinfinity.dialects.openai_responses import reading, writing
-from contextinfinity.dialects.openai_responses.stream_events import ResponseWriter
+from contextinfinity.dialects.openai_responses.writing import ResponseWriter
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import Problem
 

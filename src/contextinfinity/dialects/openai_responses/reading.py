@@ -29,9 +29,14 @@ from contextinfinity.dialects.openai_chat.value_checks import (
     whole_number,
     word_of,
 )
-from contextinfinity.dialects.openai_responses import item_ids
-from contextinfinity.dialects.openai_responses.items import InputItems, item_text
-from contextinfinity.dialects.openai_responses.tools import ToolNames
+from contextinfinity.dialects.openai_responses.items import (
+    InputItems,
+    ToolNames,
+    conversation_id,
+    item_text,
+    session_of,
+    turn_of,
+)
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.prompt import RequestOptions
 from contextinfinity.domain.sent_form import RESPONSES
@@ -137,7 +142,7 @@ def _asked(asked: dict[str, Json]) -> ResponsesRequest:
         raise InvalidValue("a response in the background has to be stored", "Leave store out.").inside("background")
     echo: dict[str, Json] = _echo(asked, items) if store else {"store": False}
     if conversation is not None:
-        echo["conversation"] = {"id": item_ids.conversation_id(conversation)}
+        echo["conversation"] = {"id": conversation_id(conversation)}
     incoming = IncomingRequest(
         model=field(asked, "model", a_name),
         messages=messages,
@@ -215,7 +220,7 @@ def _place(asked: dict[str, Json]) -> tuple[str | None, str | None]:
 
 
 def _turn(response_id: str) -> str:
-    turn_id = item_ids.turn_of(response_id)
+    turn_id = turn_of(response_id)
     if turn_id is None:
         raise no_such_response(response_id)
     return turn_id
@@ -228,7 +233,7 @@ def no_such_response(response_id: str) -> NotFound:
 
 def _conversation(value: Json) -> str:
     named = field(value, "id", a_text) if isinstance(value, dict) else a_text(value)
-    session_id = item_ids.session_of(named)
+    session_id = session_of(named)
     if session_id is None:
         raise NotFound(f"conversation: Conversation with id {named[:80]!r} not found.", hint="")
     return session_id

@@ -8,10 +8,9 @@ from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished, ProviderRequest, RequestOptions
 from contextinfinity.domain.sent_form import MESSAGES
-from contextinfinity.providers.anthropic.reply import finished
+from contextinfinity.providers.anthropic.reply import MessageAccumulator, finished
 from contextinfinity.providers.anthropic.request import Choices, body
 from contextinfinity.providers.anthropic.request_options import for_messages
-from contextinfinity.providers.anthropic.stream import MessageAccumulator
 from contextinfinity.providers.request_options import AppliedOptions
 from contextinfinity.settings import ModelSettings, Settings
 

@@ -20,7 +20,7 @@ from contextinfinity.domain.message import (
     UnknownBlock,
 )
 from contextinfinity.domain.model import Abilities
-from contextinfinity.providers import document_files, wire_values
+from contextinfinity.providers import wire_values
 
 PROVIDER = "anthropic"
 ERROR_NOTE = "[failed without a word]"
@@ -103,7 +103,7 @@ def _image(block: ImageBlock, abilities: Abilities) -> dict[str, Json]:
 
 def _file(block: UnknownBlock, abilities: Abilities) -> dict[str, Json]:
     """Return a file of any vendor's client as a document, or a note."""
-    document = document_files.readable_file(block, abilities)
+    document = wire_values.readable_file(block, abilities)
     if document is None:
         return _note(wire_values.UNKNOWN_NOTE)
     text = document.text

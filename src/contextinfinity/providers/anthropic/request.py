@@ -16,10 +16,9 @@ from contextinfinity.domain.message import Json, TextBlock
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
 from contextinfinity.domain.sent_form import MESSAGES, PARALLEL, all_in_form
-from contextinfinity.providers import options, wire_values
+from contextinfinity.providers import request_options, wire_values
 from contextinfinity.providers.anthropic.blocks import CARRIERS, PROVIDER, THINKING, PlacedBlock, pieces_of, text_piece
-from contextinfinity.providers.call_ids import with_safe_ids
-from contextinfinity.providers.tool_results import NOWHERE, paired
+from contextinfinity.providers.tool_results import NOWHERE, paired, with_safe_ids
 
 MOST_MARKERS = 4
 LEAST_BUDGET = 1024
@@ -30,8 +29,10 @@ TOOL_KEYS = frozenset({"tools", "tool_choice"})
 GO_ON = "[go on]"
 BEGINNING = "[the conversation begins here]"
 
-RULES = options.Rules(
-    vendor=PROVIDER, limits=("max_tokens",), owned={**options.OWNED, "system": options.OWNED["messages"]}
+RULES = request_options.Rules(
+    vendor=PROVIDER,
+    limits=("max_tokens",),
+    owned={**request_options.OWNED, "system": request_options.OWNED["messages"]},
 )
 NO_TOOL: Json = {"name": "no_tool", "description": "Not available.", "input_schema": {"type": "object"}}
 """Declared if earlier messages contain calls but no tools are offered now; constant, for prompt caches."""
@@ -61,7 +62,7 @@ def body(request: ProviderRequest, abilities: Abilities, choices: Choices) -> di
         passed = _as_sent(request, sent)
         return passed if abilities.tools else {key: each for key, each in passed.items() if key not in TOOL_KEYS}
     prompt = request.prompt
-    asked = options.table_of(request.options, PROVIDER)
+    asked = request_options.table_of(request.options, PROVIDER)
     system = [text_piece(place, text) for place, text in enumerate(prompt.system) if text.strip()]
     conversation = _conversation(_pieces(prompt, abilities), prefill=_may_prefill(prompt, abilities, asked))
     everything = [*system, *(piece for said in conversation for piece in said.pieces)]
@@ -82,7 +83,7 @@ def body(request: ProviderRequest, abilities: Abilities, choices: Choices) -> di
     passed_over = [] if tools else ["tool_choice"]
     if not _may_think(asked.get("thinking"), conversation):
         passed_over.append("thinking")
-    return _fitted(options.with_options(written, asked, RULES, passed_over), abilities)
+    return _fitted(request_options.with_options(written, asked, RULES, passed_over), abilities)
 
 
 def _as_sent(request: ProviderRequest, sent: dict[str, Json]) -> dict[str, Json]:
@@ -231,7 +232,7 @@ def _fitted(body: dict[str, Json], abilities: Abilities) -> dict[str, Json]:
     body["max_tokens"] = min(budget + room, abilities.max_output_tokens)
     lowered = min(budget, max(body["max_tokens"] - room, LEAST_BUDGET))
     if lowered >= body["max_tokens"]:
-        raise options.refused(
+        raise request_options.refused(
             PROVIDER, f"the option thinking needs more than the {room} tokens that an answer may have"
         )
     body["thinking"] = {**thinking, "budget_tokens": lowered}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import RequestOptions
-from contextinfinity.providers.options import joined
 from contextinfinity.providers.request_options import (
     BUDGETS,
     AppliedOptions,
@@ -14,6 +13,7 @@ from contextinfinity.providers.request_options import (
     choice_offer,
     converted_options,
     forces_call,
+    joined,
     level_of,
     nearest_level,
     parallel_offer,

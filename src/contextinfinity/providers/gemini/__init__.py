@@ -10,7 +10,7 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished, ProviderRequest, RequestOptions
 from contextinfinity.providers.contract import Accumulator
 from contextinfinity.providers.gemini import reply, request
-from contextinfinity.providers.gemini.request_options import for_gemini
+from contextinfinity.providers.gemini.request import for_gemini
 from contextinfinity.providers.request_options import AppliedOptions
 from contextinfinity.settings import ModelSettings, Settings
 

@@ -6,6 +6,8 @@ in the path, not in the body.
 
 A thought signature belongs to the part it came with, a call or a text. It is stored as a reasoning block right before
 that part, and written back into it while the tool loop runs.
+
+Request options for the Gemini API.
 """
 
 from __future__ import annotations
@@ -25,10 +27,20 @@ from contextinfinity.domain.message import (
     UnknownBlock,
 )
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
-from contextinfinity.providers import document_files, options, wire_values
-from contextinfinity.providers.call_ids import with_safe_ids
-from contextinfinity.providers.tool_results import paired
+from contextinfinity.domain.prompt import Prompt, ProviderRequest, RequestOptions, ToolSpec
+from contextinfinity.providers import request_options, wire_values
+from contextinfinity.providers.request_options import (
+    BUDGETS,
+    USUAL_EFFORTS,
+    AppliedOptions,
+    Offer,
+    as_option,
+    choice_offer,
+    converted_options,
+    level_of,
+    nearest_level,
+)
+from contextinfinity.providers.tool_results import paired, with_safe_ids
 
 PROVIDER = "gemini"
 SIGNATURE = "thoughtSignature"
@@ -60,7 +72,7 @@ GENERATION = frozenset(
     ]
 )
 """Options that belong in ``generationConfig``; they may be given with or without it."""
-CONFIG_RULES = options.Rules(
+CONFIG_RULES = request_options.Rules(
     vendor=PROVIDER,
     limits=("maxOutputTokens",),
     owned={
@@ -69,13 +81,13 @@ CONFIG_RULES = options.Rules(
         "responseSchema": "the engine sets the response format",
     },
 )
-RULES = options.Rules(
+RULES = request_options.Rules(
     vendor=PROVIDER,
     limits=(),
     owned={
-        **options.OWNED,
-        "contents": options.OWNED["messages"],
-        "systemInstruction": options.OWNED["messages"],
+        **request_options.OWNED,
+        "contents": request_options.OWNED["messages"],
+        "systemInstruction": request_options.OWNED["messages"],
         "cachedContent": "it makes the answer depend on state that the provider stores",
     },
 )
@@ -84,7 +96,7 @@ RULES = options.Rules(
 def body(request: ProviderRequest, abilities: Abilities, provider_tools: tuple[Json, ...]) -> dict[str, Json]:
     """Write the whole request; raise ``ProviderError`` for options that cannot be followed."""
     prompt = request.prompt
-    given = options.table_of(request.options, PROVIDER)
+    given = request_options.table_of(request.options, PROVIDER)
     given_config = {**wire_values.dict_of(given.pop("generationConfig", None))}
     given_config |= {key: given.pop(key) for key in [*given] if key in GENERATION}
     config: dict[str, Json] = {"maxOutputTokens": wire_values.bounded_output(request, abilities)}
@@ -96,9 +108,9 @@ def body(request: ProviderRequest, abilities: Abilities, provider_tools: tuple[J
         **({"systemInstruction": {"parts": system}} if system else {}),
         "contents": _contents(prompt, abilities),
         **({"tools": tools} if tools else {}),
-        "generationConfig": options.with_options(config, given_config, CONFIG_RULES),
+        "generationConfig": request_options.with_options(config, given_config, CONFIG_RULES),
     }
-    return options.with_options(written, given, RULES, () if tools else ("toolConfig",))
+    return request_options.with_options(written, given, RULES, () if tools else ("toolConfig",))
 
 
 def _tools(specs: tuple[ToolSpec, ...]) -> list[Json]:
@@ -181,10 +193,10 @@ def _image(block: ImageBlock, abilities: Abilities) -> dict[str, Json]:
 
 
 def _file(block: UnknownBlock, abilities: Abilities) -> dict[str, Json]:
-    document = document_files.readable_file(block, abilities)
+    document = wire_values.readable_file(block, abilities)
     if document is None:
         return {"text": wire_values.UNKNOWN_NOTE}
-    if (text := document_files.file_text(document)) is not None:
+    if (text := wire_values.file_text(document)) is not None:
         return {"text": text}
     if document.url:
         return {"fileData": {"mimeType": document.media_type, "fileUri": document.url}}
@@ -230,3 +242,54 @@ def _name(name: str) -> str:
     """Make a tool name start with a letter or underscore, as Gemini requires."""
     safe = wire_values.safe_name(name)
     return safe if re.match(r"[A-Za-z_]", safe) else f"_{safe}"[: wire_values.LONGEST_NAME]
+
+
+MOST_STOPS = 5
+LEAST_BUDGET = 512
+"""The smallest thinking budget that every model accepts."""
+
+
+def for_gemini(request_options: RequestOptions, able: Abilities) -> AppliedOptions:
+    """Convert request options to ``generationConfig`` and ``toolConfig``.
+
+    Gemini has no option to disable parallel tool calls.
+    """
+    thought = _thinking(request_options, able)
+    stops = request_options.stop[:MOST_STOPS]
+    offers: dict[str, Offer | None] = {
+        "temperature": as_option("temperature"),
+        "top_p": as_option("topP"),
+        "top_k": as_option("topK"),
+        "presence_penalty": as_option("presencePenalty"),
+        "frequency_penalty": as_option("frequencyPenalty"),
+        "seed": as_option("seed"),
+        "stop": lambda _: {"stopSequences": list(stops)},
+        "tool_choice": choice_offer(able, "toolConfig", _tool_config),
+        "parallel_tools": lambda several: {} if several else None,
+        "effort": lambda _: thought,
+        "reasoning_summary": (lambda _: {"thinkingConfig": {"includeThoughts": True}}) if able.reasoning else None,
+        "thinking_tokens": lambda _: thought,
+    }
+    in_part = {"stop"} if len(stops) < len(request_options.stop) else set()
+    in_part |= {"parallel_tools"} if request_options.parallel_tools is False and able.tools else set()
+    return converted_options(request_options, offers, in_part)
+
+
+def _tool_config(choice: str) -> Json:
+    if choice.startswith(":"):
+        return {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [choice[1:]]}}
+    return {"functionCallingConfig": {"mode": {"required": "ANY"}.get(choice, choice.upper())}}
+
+
+def _thinking(request_options: RequestOptions, able: Abilities) -> dict[str, Json] | None:
+    """Return a thinking level for models that accept one, and a token budget for older ones."""
+    level = level_of(request_options)
+    if level is None or not able.reasoning:
+        return None
+    guidance = able.guidance
+    if guidance.thinking == "adaptive":
+        return {"thinkingConfig": {"thinkingLevel": nearest_level(level, guidance.efforts or USUAL_EFFORTS)}}
+    if level == "none":
+        return {"thinkingConfig": {"thinkingBudget": 0 if guidance.unthinking else LEAST_BUDGET}}
+    wanted = request_options.thinking_tokens or BUDGETS[level]
+    return {"thinkingConfig": {"thinkingBudget": max(LEAST_BUDGET, min(wanted, able.max_output_tokens // 2))}}

@@ -8,7 +8,7 @@ from contextinfinity.domain.message import Json
 from contextinfinity.errors import SettingsError
 from contextinfinity.providers.contract import Provider
 from contextinfinity.providers.factory import overrides
-from contextinfinity.providers.local.model_file import ModelFile
+from contextinfinity.providers.local.gguf import ModelFile
 from contextinfinity.providers.local.provider import LocalProvider, LocalRunSettings
 from contextinfinity.providers.local.weights_file import SMOLLM2, megabytes
 from contextinfinity.settings import ModelSettings, Settings

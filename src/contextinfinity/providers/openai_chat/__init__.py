@@ -11,8 +11,8 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished, ProviderRequest, RequestOptions
 from contextinfinity.domain.sent_form import CHAT
 from contextinfinity.providers.contract import Accumulator
-from contextinfinity.providers.openai_chat import reply, request, stream
-from contextinfinity.providers.openai_chat.request_options import for_chat
+from contextinfinity.providers.openai_chat import reply, request
+from contextinfinity.providers.openai_chat.request import for_chat
 from contextinfinity.providers.request_options import AppliedOptions
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.vendors import VENDORS
@@ -71,7 +71,7 @@ class ChatWire:
 
     def accumulate(self) -> Accumulator:
         """Return an accumulator for a streamed reply."""
-        return stream.ChatAccumulator(self.vendor)
+        return reply.ChatAccumulator(self.vendor)
 
     def read(self, whole: Json, abilities: Abilities) -> Finished:
         """Parse a whole reply."""

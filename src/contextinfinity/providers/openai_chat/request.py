@@ -2,6 +2,8 @@
 
 System texts come first, then messages in order. A server that accepts a single system message gets the texts joined. A
 model without tool support gets earlier calls and results as text, so that a conversation can move to it.
+
+Request options for chat completions, and for llama.cpp's variant.
 """
 
 from __future__ import annotations
@@ -24,18 +26,29 @@ from contextinfinity.domain.message import (
     UnknownBlock,
 )
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
+from contextinfinity.domain.prompt import Prompt, ProviderRequest, RequestOptions, ToolSpec
 from contextinfinity.domain.sent_form import CHAT, JSON_OBJECT, PARALLEL, all_in_form
-from contextinfinity.providers import document_files, options, wire_values
-from contextinfinity.providers.call_ids import with_safe_ids
-from contextinfinity.providers.tool_results import paired
+from contextinfinity.providers import request_options, wire_values
+from contextinfinity.providers.request_options import (
+    USUAL_EFFORTS,
+    AppliedOptions,
+    Offer,
+    as_option,
+    choice_offer,
+    converted_options,
+    effort_of,
+    level_of,
+    nearest_level,
+    parallel_offer,
+)
+from contextinfinity.providers.tool_results import paired, with_safe_ids
 
 PERPLEXITY = "perplexity"
 LIMITS = ("max_tokens", "max_completion_tokens")
 OWNED = {
-    **options.OWNED,
-    "functions": options.OWNED["tools"],
-    "function_call": options.OWNED["tools"],
+    **request_options.OWNED,
+    "functions": request_options.OWNED["tools"],
+    "function_call": request_options.OWNED["tools"],
     "parallel_tool_calls": "use tools.allow_parallel or openai.parallel_tool_calls",
     "n": "exactly one answer is requested",
 }
@@ -98,8 +111,8 @@ def body(request: ProviderRequest, abilities: Abilities, how: ChatRequestSetting
     if prompt.response_format is not None:
         written["response_format"] = _format(prompt)
     owned = OWNED if how.vendor == PERPLEXITY else OWNED | SEARCH
-    rules = options.Rules(vendor=how.vendor, limits=LIMITS, owned=owned, may_forbid=("parallel_tool_calls",))
-    return options.with_options(written, request.options, rules, () if tools else OF_TOOLS)
+    rules = request_options.Rules(vendor=how.vendor, limits=LIMITS, owned=owned, may_forbid=("parallel_tool_calls",))
+    return request_options.with_options(written, request.options, rules, () if tools else OF_TOOLS)
 
 
 def _as_sent(request: ProviderRequest, how: ChatRequestSettings, sent: dict[str, Json]) -> dict[str, Json]:
@@ -260,14 +273,12 @@ class _Writer:
 
 def _file(block: UnknownBlock, abilities: Abilities) -> dict[str, Json]:
     """Return a file of any vendor's client, or a note; this API accepts no URLs of files."""
-    document = document_files.readable_file(block, abilities, urls=False)
+    document = wire_values.readable_file(block, abilities, urls=False)
     if document is None:
         return {"type": "text", "text": wire_values.UNKNOWN_NOTE}
-    text = document_files.file_text(document)
+    text = wire_values.file_text(document)
     return (
-        {"type": "file", "file": document_files.named_file(document)}
-        if text is None
-        else {"type": "text", "text": text}
+        {"type": "file", "file": wire_values.named_file(document)} if text is None else {"type": "text", "text": text}
     )
 
 
@@ -291,8 +302,8 @@ def _texts(blocks: Iterable[ContentBlock], image: str) -> Iterator[str]:
         elif isinstance(block, ToolResultBlock):
             yield from _texts(block.content, image)
         elif isinstance(block, UnknownBlock):
-            document = document_files.readable_file(block, document_files.NO_FILES)
-            yield wire_values.UNKNOWN_NOTE if document is None else document_files.file_text(document) or ""
+            document = wire_values.readable_file(block, wire_values.NO_FILES)
+            yield wire_values.UNKNOWN_NOTE if document is None else wire_values.file_text(document) or ""
 
 
 def _reasoning(raw: Json) -> dict[str, Json]:
@@ -319,3 +330,65 @@ def _joined(first: Json, second: Json) -> Json:
 
 def _listed(content: Json) -> list[Json]:
     return content if isinstance(content, list) else [{"type": "text", "text": content}]
+
+
+MOST_STOPS = 4
+"""The limit of OpenAI and of compatible servers."""
+
+
+def for_chat(
+    request_options: RequestOptions, able: Abilities, *, vendor: str, parallel: bool, own_server: bool
+) -> AppliedOptions:
+    """Convert request options to chat completions; ``own_server``: a server that accepts more than OpenAI does."""
+    guidance, local = able.guidance, vendor == "local"
+    thought = (
+        _llama_thought(request_options, able) if local else _named("reasoning_effort", effort_of(request_options, able))
+    )
+    samples = guidance.sampling or thought == {"reasoning_effort": "none"}
+    more = local or vendor == "perplexity" or (own_server and not able.known)
+    stops = request_options.stop if more else request_options.stop[:MOST_STOPS]
+    offers: dict[str, Offer | None] = {
+        "temperature": as_option("temperature") if samples else None,
+        "top_p": as_option("top_p") if samples else None,
+        "top_k": as_option("top_k") if more else None,
+        "presence_penalty": as_option("presence_penalty") if guidance.sampling else None,
+        "frequency_penalty": as_option("frequency_penalty") if guidance.sampling else None,
+        "seed": None if vendor == "perplexity" else as_option("seed"),
+        "stop": (lambda _: {"stop": list(stops)}) if guidance.stop else None,
+        "tool_choice": choice_offer(able, "tool_choice", _llama_choice if local else _chat_choice),
+        "parallel_tools": parallel_offer(able, parallel),
+        "effort": lambda _: thought,
+        "thinking_tokens": lambda _: thought,
+    }
+    in_part = {"stop"} if len(stops) < len(request_options.stop) else set()
+    in_part |= {"tool_choice"} if local and _named_tool(request_options) else set()
+    return converted_options(request_options, offers, in_part)
+
+
+def _named(key: str, value: Json) -> dict[str, Json] | None:
+    return None if value is None else {key: value}
+
+
+def _named_tool(request_options: RequestOptions) -> bool:
+    return (request_options.tool_choice or "").startswith(":")
+
+
+def _chat_choice(choice: str) -> Json:
+    return {"type": "function", "function": {"name": choice[1:]}} if choice.startswith(":") else choice
+
+
+def _llama_choice(choice: str) -> Json:
+    """Force any call if one tool is named: llama.cpp cannot force a particular tool."""
+    return "required" if choice.startswith(":") else choice
+
+
+def _llama_thought(request_options: RequestOptions, able: Abilities) -> dict[str, Json] | None:
+    """Return llama.cpp's reasoning options; the meaning of an effort depends on the model's template."""
+    level = level_of(request_options)
+    if level is None or not able.reasoning:
+        return None
+    if level == "none":
+        return {"chat_template_kwargs": {"enable_thinking": False}}
+    if request_options.thinking_tokens:
+        return {"thinking_budget_tokens": request_options.thinking_tokens}
+    return {"chat_template_kwargs": {"reasoning_effort": nearest_level(level, USUAL_EFFORTS)}}

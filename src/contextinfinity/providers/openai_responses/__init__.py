@@ -10,8 +10,8 @@ from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import Finished, ProviderRequest, RequestOptions
 from contextinfinity.domain.sent_form import RESPONSES
 from contextinfinity.providers.contract import Accumulator
-from contextinfinity.providers.openai_responses import reply, request, stream
-from contextinfinity.providers.openai_responses.request_options import for_responses
+from contextinfinity.providers.openai_responses import reply, request
+from contextinfinity.providers.openai_responses.request import for_responses
 from contextinfinity.providers.request_options import AppliedOptions
 from contextinfinity.settings import ModelSettings, Settings
 
@@ -56,7 +56,7 @@ class ResponsesWire:
 
     def accumulate(self) -> Accumulator:
         """Return an accumulator for a streamed reply."""
-        return stream.ResponsesAccumulator()
+        return reply.ResponsesAccumulator()
 
     def read(self, whole: Json, abilities: Abilities) -> Finished:
         """Parse a whole reply."""

@@ -2,6 +2,8 @@
 
 System texts become ``developer`` items, messages become items in order. A body never refers to state at the provider:
 items have no provider ids, except reasoning, which is sent back with its id and content.
+
+Request options for OpenAI's Responses API.
 """
 
 from __future__ import annotations
@@ -25,27 +27,35 @@ from contextinfinity.domain.message import (
     arguments_of,
 )
 from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Prompt, ProviderRequest
+from contextinfinity.domain.prompt import Prompt, ProviderRequest, RequestOptions
 from contextinfinity.domain.sent_form import JSON_OBJECT, PARALLEL, RESPONSES, RESPONSES_PARTS, all_in_form, joined_name
-from contextinfinity.providers import document_files, options, wire_values
-from contextinfinity.providers.call_ids import with_safe_ids
-from contextinfinity.providers.tool_results import paired
+from contextinfinity.providers import request_options, wire_values
+from contextinfinity.providers.request_options import (
+    AppliedOptions,
+    Offer,
+    as_option,
+    choice_offer,
+    converted_options,
+    effort_of,
+    parallel_offer,
+)
+from contextinfinity.providers.tool_results import paired, with_safe_ids
 
 PROVIDER = "openai"
 ENCRYPTED = "reasoning.encrypted_content"
 LEAST_OUTPUT = 16
 """The smallest limit that OpenAI accepts."""
 
-RULES = options.Rules(
+RULES = request_options.Rules(
     vendor=PROVIDER,
     limits=("max_output_tokens",),
     least=LEAST_OUTPUT,
     may_forbid=("parallel_tool_calls",),
     state_hint="Remove it from the model's options in config.toml, or set openai.provider_conversations.",
     owned={
-        **options.OWNED,
-        "input": options.OWNED["messages"],
-        "instructions": options.OWNED["messages"],
+        **request_options.OWNED,
+        "input": request_options.OWNED["messages"],
+        "instructions": request_options.OWNED["messages"],
         "truncation": "use openai.truncation",
         "store": "use openai.store",
         "parallel_tool_calls": "use tools.allow_parallel or openai.parallel_tool_calls",
@@ -118,7 +128,7 @@ def body(request: ProviderRequest, abilities: Abilities, how: ResponsesRequestSe
     if prompt.response_format is not None:
         written["text"] = {"format": _format(prompt)}
     rules = replace(RULES, upstream_state=how.upstream_state)
-    return options.with_options(written, request.options, rules, () if tools else OF_TOOLS)
+    return request_options.with_options(written, request.options, rules, () if tools else OF_TOOLS)
 
 
 def _as_sent(request: ProviderRequest, params: dict[str, Json]) -> dict[str, Json]:
@@ -256,14 +266,14 @@ def _text(text: str) -> dict[str, Json]:
 
 def _file(block: UnknownBlock, abilities: Abilities) -> dict[str, Json]:
     """Return a file of any vendor's client, or a note."""
-    document = document_files.readable_file(block, abilities)
+    document = wire_values.readable_file(block, abilities)
     if document is None:
         return _text(wire_values.UNKNOWN_NOTE)
-    if (text := document_files.file_text(document)) is not None:
+    if (text := wire_values.file_text(document)) is not None:
         return _text(text)
     if document.url:
         return {"type": "input_file", "file_url": document.url}
-    return {"type": "input_file", **document_files.named_file(document)}
+    return {"type": "input_file", **wire_values.named_file(document)}
 
 
 def _image(url: str) -> dict[str, Json]:
@@ -314,3 +324,24 @@ def _reasoning(raw: Json, *, store: bool) -> Iterator[Json]:
     # Without content it is only a reference, which is valid only if the provider has stored it.
     if store or len(kept) > 2:
         yield {**kept, "summary": wire_values.list_of(item.get("summary"))}
+
+
+def for_responses(request_options: RequestOptions, able: Abilities, *, parallel: bool) -> AppliedOptions:
+    """Convert request options to the Responses API, which has no stop sequences, seed or penalties."""
+    effort = effort_of(request_options, able)
+    thought = None if effort is None else {"reasoning": {"effort": effort}}
+    samples = able.guidance.sampling or effort == "none"
+    offers: dict[str, Offer | None] = {
+        "temperature": as_option("temperature") if samples else None,
+        "top_p": as_option("top_p") if samples else None,
+        "tool_choice": choice_offer(able, "tool_choice", _responses_choice),
+        "parallel_tools": parallel_offer(able, parallel),
+        "effort": lambda _: thought,
+        "reasoning_summary": (lambda value: {"reasoning": {"summary": value}}) if able.reasoning else None,
+        "thinking_tokens": lambda _: thought,
+    }
+    return converted_options(request_options, offers)
+
+
+def _responses_choice(choice: str) -> Json:
+    return {"type": "function", "name": choice[1:]} if choice.startswith(":") else choice

@@ -8,11 +8,11 @@ from typing import Annotated, TypeVar
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
+from contextinfinity.client.drop_in import CONVERSATION
 from contextinfinity.client.local import LocalClient
-from contextinfinity.client.stored_responses import CONVERSATION
 from contextinfinity.dialects.openai_chat.value_checks import InvalidValue, body_object, each, field, optional
-from contextinfinity.dialects.openai_responses import item_ids
-from contextinfinity.dialects.openai_responses.items import InputItems, Item
+from contextinfinity.dialects.openai_responses.items import InputItems, Item, place_of
+from contextinfinity.dialects.openai_responses.items import conversation_id as id_of_conversation
 from contextinfinity.dialects.openai_responses.reading import ENCRYPTED, a_metadata
 from contextinfinity.domain.message import Json, Message
 from contextinfinity.domain.session import Session
@@ -66,7 +66,7 @@ async def delete_conversation(act: ActingInV1, conversation_id: ConversationId) 
     """Delete a conversation with everything derived from it."""
     session = await act.client.kept_conversations.get(conversation_id)
     await act.client.kept_conversations.delete(session)
-    return as_json({"id": item_ids.conversation_id(session.id), "object": "conversation.deleted", "deleted": True})
+    return as_json({"id": id_of_conversation(session.id), "object": "conversation.deleted", "deleted": True})
 
 
 @routes.get("/conversations/{conversation_id}/items", responses=gives("A page of items."))
@@ -169,7 +169,7 @@ async def _add(client: LocalClient, session: Session, items: InputItems) -> tupl
 async def _turn_of(act: Acting, session: Session, item_id: str) -> Turn:
     """Return the turn of an item of the conversation."""
     missing = NotFound(f"Item with id {item_id[:80]!r} not found.", hint="")
-    place = item_ids.place_of(item_id)
+    place = place_of(item_id)
     if place is None:
         raise missing
     try:
@@ -206,7 +206,7 @@ async def _walk(
 
 def _written(session: Session) -> Json:
     return {
-        "id": item_ids.conversation_id(session.id),
+        "id": id_of_conversation(session.id),
         "object": "conversation",
         "created_at": int(session.created_at.timestamp()),
         "metadata": session.metadata.get(CONVERSATION) or {},

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from contextinfinity.client.drop_in import echo_of
 from contextinfinity.client.local import LocalClient
-from contextinfinity.client.stored_responses import echo_of
-from contextinfinity.dialects.openai_responses import item_ids, writing
-from contextinfinity.dialects.openai_responses.items import Item
+from contextinfinity.dialects.openai_responses import writing
+from contextinfinity.dialects.openai_responses.items import Item, ToolNames, place_of
 from contextinfinity.dialects.openai_responses.reading import LAYOUT
-from contextinfinity.dialects.openai_responses.tools import ToolNames
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import UNFINISHED, Turn
 from contextinfinity.errors import NotFound
@@ -32,11 +31,11 @@ def _refers(item: Json) -> bool:
     if not isinstance(item, dict) or not isinstance(item.get("id"), str):
         return False
     is_bare = item.get("type") == "reasoning" and item.get("encrypted_content") is None
-    return (is_bare or item.get("type") == "item_reference") and item_ids.place_of(item["id"]) is not None
+    return (is_bare or item.get("type") == "item_reference") and place_of(item["id"]) is not None
 
 
 async def _resolved(client: LocalClient, item: Item, known: dict[str, dict[str, Item]]) -> Item:
-    place = item_ids.place_of(item["id"])
+    place = place_of(item["id"])
     assert place is not None  # noqa: S101 - see ``_refers``
     try:
         if place[0] not in known:

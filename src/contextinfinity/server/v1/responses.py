@@ -9,13 +9,12 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from contextinfinity.client.drop_in import SendOptions, SentConversation
-from contextinfinity.client.stored_responses import StoredResponse, echo_of
+from contextinfinity.client.drop_in import SendOptions, SentConversation, StoredResponse, echo_of
 from contextinfinity.dialects.contract import IncomingRequest
 from contextinfinity.dialects.openai_chat.value_checks import body_object
-from contextinfinity.dialects.openai_responses import OpenAIResponses, item_ids, reading, writing
-from contextinfinity.dialects.openai_responses.items import Item
-from contextinfinity.dialects.openai_responses.tools import ToolNames
+from contextinfinity.dialects.openai_responses import OpenAIResponses, reading, writing
+from contextinfinity.dialects.openai_responses.items import Item, ToolNames
+from contextinfinity.dialects.openai_responses.items import response_id as id_of_response
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import UNFINISHED, Phase, Turn
 from contextinfinity.errors import NotFound
@@ -143,7 +142,7 @@ async def _developer(act: Acting, incoming: IncomingRequest) -> Sequence[Json]:
     """Return the first system and developer items of the response or conversation that a request continues."""
     turn: Turn | None = None
     if incoming.follows is not None:
-        response_id = item_ids.response_id(incoming.follows)
+        response_id = id_of_response(incoming.follows)
         try:
             turn = (await act.client.responses.get(response_id)).turn
         except NotFound:

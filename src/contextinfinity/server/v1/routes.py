@@ -16,8 +16,7 @@ from contextinfinity.domain.message import Json, say
 from contextinfinity.errors import TooLarge
 from contextinfinity.server.app_state import app_state_of
 from contextinfinity.server.auth import Asking, Caller
-from contextinfinity.server.request_bodies import check_media_type
-from contextinfinity.server.response_bodies import note
+from contextinfinity.server.bodies import check_media_type, note
 from contextinfinity.server.v1.request_mapping import ActingInV1, MappedRequest, NamedUser, question_of
 from contextinfinity.server.v1.response_mapping import answer
 from contextinfinity.server.v1.shapes import RequestShape

@@ -12,7 +12,7 @@ from contextinfinity.dialects.anthropic import AnthropicMessages
 from contextinfinity.dialects.contract import Dialect, RequestSize
 from contextinfinity.dialects.openai_chat import OpenAIChat
 from contextinfinity.dialects.openai_responses import OpenAIResponses
-from contextinfinity.dialects.openai_responses.tools import ToolNames
+from contextinfinity.dialects.openai_responses.items import ToolNames
 from contextinfinity.dialects.openai_responses.writing import ResponseView
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.turn import Problem

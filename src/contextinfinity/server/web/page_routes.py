@@ -19,8 +19,7 @@ from starlette.responses import Response
 from contextinfinity.errors import NotFound, TokenNeeded, TooLarge
 from contextinfinity.server.app_state import app_state_of
 from contextinfinity.server.auth import COOKIE, ActingWith, Asking, acting_with
-from contextinfinity.server.request_bodies import Login, RenderRequest, body_of
-from contextinfinity.server.response_bodies import WITH_BODY, RenderedTexts, answer, gives, takes
+from contextinfinity.server.bodies import WITH_BODY, Login, RenderedTexts, RenderRequest, answer, body_of, gives, takes
 from contextinfinity.server.web.markdown import render
 
 routes = APIRouter(tags=["web page"], default_response_class=Response)

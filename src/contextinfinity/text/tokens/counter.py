@@ -18,8 +18,7 @@ from contextinfinity.text.tokens.encodings import ENCODINGS, Encoding, encoding
 from contextinfinity.text.tokens.families import family_of
 from contextinfinity.text.tokens.images import Picture, picture_tokens, rule_of
 from contextinfinity.text.tokens.pieces import Piece, pieces, prompt_pieces, rough
-from contextinfinity.vendors.picture_rules import PictureRule
-from contextinfinity.vendors.record import Family
+from contextinfinity.vendors.record import Family, PictureRule
 
 _LEAST_COUNTED = 200
 """A shorter prompt is mostly framing and says little about its text."""

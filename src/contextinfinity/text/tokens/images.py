@@ -13,7 +13,7 @@ from msgspec import Struct
 from contextinfinity.domain.message import Json
 from contextinfinity.text.image_size import Size, size_of
 from contextinfinity.vendors import VENDORS
-from contextinfinity.vendors.picture_rules import ANY_PICTURE, PictureRule
+from contextinfinity.vendors.record import ANY_PICTURE, PictureRule
 
 UNKNOWN_SIZE: Size = (2048, 2048)
 

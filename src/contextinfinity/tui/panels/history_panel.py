@@ -21,7 +21,7 @@ from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.panels.panel import Panel
-from contextinfinity.tui.turn_pages import TurnPages
+from contextinfinity.tui.turn_scroll import TurnPages
 from contextinfinity.tui.turn_view import clock
 
 
