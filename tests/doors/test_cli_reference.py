@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from contextinfinity.cli.command_reference import reference
+from tests.house.command_page import reference
 from tests.house.repository import ROOT
 
 
 @pytest.mark.req("CLI-1")
 def test_the_page_of_the_commands_is_up_to_date() -> None:
     page = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
-    assert page == reference(), "run: python -m contextinfinity.cli.command_reference > docs/reference/commands.md"
+    assert page == reference(), "run: python -m tests.house.pages"
 
 
 @pytest.mark.req("CLI-1")

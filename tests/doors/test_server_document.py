@@ -10,12 +10,12 @@ import sys
 import pytest
 
 from contextinfinity.server.app import make_app
-from contextinfinity.server.http_reference import reference
 from contextinfinity.settings import Settings
 from contextinfinity.wiring import open_client
 from tests.cases import each
 from tests.doors.server import Server
 from tests.house.repository import ROOT
+from tests.house.route_page import reference
 from tests.sizes import sized
 
 DOCUMENT = make_app(Settings(), open_client).openapi()
@@ -34,7 +34,7 @@ def test_whatever_is_sent_the_answer_is_one_that_the_document_names(server: Serv
 
 def test_the_page_of_the_manual_is_what_the_document_says() -> None:
     page = (ROOT / "docs" / "reference" / "http.md").read_text(encoding="utf-8")
-    assert page == reference(), "run: python -m contextinfinity.server.http_reference > docs/reference/http.md"
+    assert page == reference(), "run: python -m tests.house.pages"
 
 
 def test_the_document_is_served(server: Server) -> None:

@@ -155,7 +155,9 @@ all of its kind. An empty hint column: the hint depends on the case, or there is
 
 
 if __name__ == "__main__":
-    from tests.house import api_page
+    from tests.house import api_page, command_page, route_page, settings_page
 
     ERRORS_PAGE.write_text(errors_page(error_types(errors)), encoding="utf-8")
     api_page.PAGE.write_text(api_page.api_page(), encoding="utf-8")
+    for name, page in (("commands", command_page), ("http", route_page), ("configuration", settings_page)):
+        (ERRORS_PAGE.parent / f"{name}.md").write_text(page.reference(), encoding="utf-8")

@@ -45,7 +45,7 @@ from contextinfinity.server.bodies import (
     takes,
 )
 from contextinfinity.server.streams import EventStream, frames, last
-from contextinfinity.server.thread_routes import Key, Limit
+from contextinfinity.server.thread_routes import BranchWanted, Key, Limit
 
 routes = APIRouter(tags=["messages"], default_response_class=Response)
 
@@ -53,7 +53,6 @@ Said = Annotated[ActingWith[NewMessage], Depends(acting_with(NewMessage))]
 ThreadOrNew = Annotated[
     str, Path(description="A thread id. `new`, or an external id that is not used yet, creates a thread.")
 ]
-BranchWanted = Annotated[str | None, Query(description="The branch to use instead of the active one.")]
 TALKING = (*WITH_BODY, 404, 409)
 BYTES = "application/octet-stream"
 IMAGE_HEADERS = {

@@ -20,6 +20,7 @@ from contextinfinity.server.bodies import (
     WITH_BODY,
     ActiveBranch,
     BranchBody,
+    BranchList,
     FoldBody,
     ForkBody,
     MadeThread,
@@ -32,8 +33,6 @@ from contextinfinity.server.bodies import (
     gives,
     takes,
 )
-from contextinfinity.server.bodies import BranchList as BranchList
-from contextinfinity.server.message_routes import BranchWanted
 
 routes = APIRouter(tags=["threads"], default_response_class=Response)
 
@@ -49,6 +48,7 @@ Key = Annotated[
 Scan = Annotated[
     bool, Query(description="Also count the remaining rows of every table and list the files that were searched.")
 ]
+BranchWanted = Annotated[str | None, Query(description="The branch to use instead of the active one.")]
 Limit = Annotated[int, Query(ge=1, le=500, description="The maximum number of results.")]
 
 

@@ -2,7 +2,7 @@
 
 ``sections`` declares every key with its default, its range and its meaning. Everything else is derived from these
 declarations: the parsing of the file and the environment (``loading``), error messages (``keys``) and the reference
-page (``settings_reference``).
+page (``tests/house/settings_page``).
 """
 
 from __future__ import annotations

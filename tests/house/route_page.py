@@ -1,11 +1,7 @@
-"""The page of the manual that lists every route, made from the application itself.
-
-python -m contextinfinity.server.http_reference > docs/reference/http.md
-"""
+"""The page of the manual that lists every route, made from the application itself."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +15,7 @@ from contextinfinity.settings import Settings
 _OPENING = """\
 # HTTP
 
-<!-- Made by `python -m contextinfinity.server.http_reference`; change the routes, not this page. -->
+<!-- Made by `python -m tests.house.pages`; change the routes, not this page. -->
 
 `cix serve` listens on `http://127.0.0.1:8765`; its OpenAPI document is at `/openapi.json`. Requests and responses are
 JSON. The limits are under [`[server]`](configuration.md) and apply to all workers together.
@@ -212,7 +208,3 @@ def _form(schema: dict[str, Any]) -> str:
         inner = schema.get("items") or {}
         return f"list of {_form(inner)}" if inner else "list"
     return str(schema.get("type", "anything")) if "format" not in schema else str(schema["format"])
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())

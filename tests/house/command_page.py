@@ -1,12 +1,8 @@
-"""The page of the manual that lists every command, made from the commands themselves.
-
-python -m contextinfinity.cli.command_reference > docs/reference/commands.md
-"""
+"""The page of the manual that lists every command, made from the commands themselves."""
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,7 +13,7 @@ from contextinfinity.cli.main import app
 _OPENING = """\
 # Commands
 
-<!-- Made by `python -m contextinfinity.cli.command_reference`; change the commands, not this page. -->
+<!-- Made by `python -m tests.house.pages`; change the commands, not this page. -->
 
 The command is `cix`; `contextinfinity` and `python -m contextinfinity` are the same. Every command takes `--data-dir`,
 `--config` and `--json` and works without a server. The exit code is 0 on success, 1 on failure and 2 for a usage error.
@@ -83,7 +79,3 @@ def _row(name: str, parameter: Any) -> str:
     default = "" if parameter.default in (None, False, "") or parameter.required else f"`{parameter.default}`"
     shown = name.replace("|", "\\|")
     return f"| `{shown}` | {parameter.help} | {default} |"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())

@@ -1,12 +1,8 @@
-"""Generate the reference page of all settings from the declarations.
-
-python -m contextinfinity.settings.settings_reference > docs/reference/configuration.md
-"""
+"""Generate the reference page of all settings from the declarations."""
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -26,7 +22,7 @@ from contextinfinity.settings.sections import ModelSettings
 _OPENING = """\
 # Configuration
 
-<!-- Made by `python -m contextinfinity.settings.settings_reference`; change the declarations, not this page. -->
+<!-- Made by `python -m tests.house.pages`; change the declarations, not this page. -->
 
 No setting is required: every setting below has a default. `cix config` shows the values in effect and the source of
 each.
@@ -88,7 +84,3 @@ def _default(key: Key) -> str:
     if key.required:
         return "must be given"
     return "not set" if key.default is None else "none" if key.default in ((), {}) else f"`{shown(key.default)}`"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())
