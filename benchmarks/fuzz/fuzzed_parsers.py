@@ -38,7 +38,7 @@ from contextinfinity.providers.local import gguf
 from contextinfinity.providers.openai_chat import ChatWire
 from contextinfinity.providers.openai_responses import ResponsesWire
 from contextinfinity.providers.scripted import ScriptedProvider
-from contextinfinity.providers.sse import SseDecoder
+from contextinfinity.providers.transport import SseDecoder
 from contextinfinity.settings import Settings, load_settings
 from contextinfinity.storage.encryption import PLAIN
 from contextinfinity.storage.invariants import check_json, check_message
