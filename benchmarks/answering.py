@@ -16,8 +16,8 @@ from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import say
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.engine.engine import Engine
+from contextinfinity.engine.engine_setup import Parts
 from contextinfinity.engine.model_choice import Model, Models
-from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.recovery import recover
 from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.providers.scripted import Script, ScriptedProvider, ScriptedReply

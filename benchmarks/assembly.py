@@ -29,10 +29,9 @@ from contextinfinity.domain.message import say
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.engine_setup import AuxiliaryModels, Setup
+from contextinfinity.engine.engine_setup import AuxiliaryModels, Parts, Setup
 from contextinfinity.engine.folding import fold, said
 from contextinfinity.engine.model_choice import choose
-from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.prompt_material import PromptMaterial, prepare
 from contextinfinity.engine.recall import recall, retrieve
 from contextinfinity.engine.running_turn import RunningTurn

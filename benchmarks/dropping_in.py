@@ -26,8 +26,7 @@ from benchmarks.prefix import ANSWERED, ASKED, DRAIN_SECONDS
 from benchmarks.server_process import CixServer, HttpConnection
 from benchmarks.words import text
 from contextinfinity.client.local import LocalClient
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import ProviderRequest
+from contextinfinity.domain.prompt import Abilities, ProviderRequest
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.model_choice import Model, Models
 from contextinfinity.prompt.assemble import shared

@@ -17,10 +17,9 @@ from pathlib import Path
 
 from benchmarks.harness import Bench, Row
 from benchmarks.words import text
-from contextinfinity.embedders.cached import CachedEmbedder
+from contextinfinity.embedders.choice import CachedEmbedder
 from contextinfinity.embedders.minilm.embedder import MiniLMEmbedder
-from contextinfinity.embedders.static import StaticEmbedder
-from contextinfinity.embedders.weights import TOKENIZER, WEIGHTS, installed
+from contextinfinity.embedders.static import TOKENIZER, WEIGHTS, StaticEmbedder, installed
 from contextinfinity.providers.local.weights_file import MINILM, are_there
 from contextinfinity.settings import ModelSettings, RetrievalSettings, Settings
 from contextinfinity.wiring.embedding import embedder_of

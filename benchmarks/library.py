@@ -28,9 +28,8 @@ from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Kind
 from contextinfinity.embedders.static import NAME, StaticEmbedder, built_in
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.engine_setup import RetrievalParts, Setup
+from contextinfinity.engine.engine_setup import Parts, RetrievalParts, Setup
 from contextinfinity.engine.indexing import complete_index
-from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore

@@ -25,8 +25,7 @@ from benchmarks.wires import VENDORS
 from benchmarks.words import text
 from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import Json, Message, say
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Prompt, ProviderRequest
+from contextinfinity.domain.prompt import Abilities, Prompt, ProviderRequest
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import AuxiliaryModels, Setup
@@ -36,7 +35,7 @@ from contextinfinity.prompt.layout import MEMORIES
 from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.providers.catalogue import abilities_of
 from contextinfinity.providers.contract import write
-from contextinfinity.providers.factory import overrides, wire
+from contextinfinity.providers.remote import overrides, wire
 from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply
 from contextinfinity.settings import Settings
 from contextinfinity.storage.journal import JournalFolder

@@ -31,9 +31,8 @@ from contextinfinity.domain.transfer import ImportedMessage
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.engine.artifacts import Need
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.engine_setup import RetrievalParts, Setup
+from contextinfinity.engine.engine_setup import Parts, RetrievalParts, Setup
 from contextinfinity.engine.history_search import retrieve_passages
-from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.retrieval.chunk_boundaries import parts_of

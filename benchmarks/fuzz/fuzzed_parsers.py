@@ -27,7 +27,7 @@ from contextinfinity.dialects.anthropic.reading import incoming, incoming_to_cou
 from contextinfinity.dialects.openai_chat import OpenAIChat, read_embeddings
 from contextinfinity.dialects.openai_completions import OpenAICompletions
 from contextinfinity.dialects.openai_responses import reading
-from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Abilities
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.exchange.importer import import_file

@@ -10,8 +10,9 @@ reading creates nothing. Where the turns are kept is a setting, ``[storage] thre
 
 from __future__ import annotations
 
-from contextinfinity.compat.thread_log import THREADS, ThreadLog
 from contextinfinity.compat.threads import (
+    THREADS,
+    ThreadLog,
     add_turn,
     clear_thread,
     get_history,

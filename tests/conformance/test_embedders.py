@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contextinfinity.embedders.cached import CachedEmbedder
+from contextinfinity.embedders.choice import CachedEmbedder
 from contextinfinity.embedders.contract import Embedder
 from contextinfinity.embedders.minilm.embedder import MiniLMEmbedder
 from contextinfinity.embedders.static import StaticEmbedder, built_in

@@ -9,9 +9,8 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from contextinfinity.compat.ledger_threads import LedgerThreads
-from contextinfinity.compat.redis_threads import RedisThreads
-from contextinfinity.compat.thread_log import IN_PROCESS
+from contextinfinity.compat.ledger_threads import LedgerThreads, RedisThreads
+from contextinfinity.compat.threads import IN_PROCESS
 from contextinfinity.settings import Storage
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.threads import ThreadLog

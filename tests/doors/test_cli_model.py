@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contextinfinity.providers.local.local_factory import BUILT_IN_NOTE
+from contextinfinity.providers.local.provider import BUILT_IN_NOTE
 from contextinfinity.providers.local.weights_file import MINILM, SMOLLM2, remove
 from tests.doors.cix import Cix
 

@@ -42,7 +42,7 @@ HARMLESS = {
     "engine/spending.py",
     "providers/local/weights_file.py",
     "server/app_state.py",
-    "settings/config_editing.py",
+    "settings/config_file.py",
     "storage/copies.py",
     "storage/sqlite/identity.py",
     "storage/worker_locks.py",
@@ -50,7 +50,7 @@ HARMLESS = {
 """What these write is no text of a conversation (figures, paths, ids, locks, our own example), or a terminal."""
 
 
-EXPORTED = {"cli/export_command.py"}
+EXPORTED = {"cli/exchange_commands.py"}
 """What these write is plain text because a person asked for it."""
 FOREIGN = {"exchange/llm_logs.py"}
 """These open databases of other programs, to read them."""

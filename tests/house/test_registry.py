@@ -10,7 +10,7 @@ import pytest
 from tests.house import repository
 from tests.house.rules import nodes, parsed
 
-HOME = "src/contextinfinity/compat/thread_log.py"
+HOME = "src/contextinfinity/compat/threads.py"
 REGISTRY = "THREADS"
 PRODUCT = [path for path in repository.files("src/*.py") if repository.name(path) != HOME]
 TESTS = repository.files("tests/*.py", "benchmarks/*.py")

@@ -12,18 +12,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from contextinfinity.domain.message import Json, ToolResultBlock, ToolUseBlock
-from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Plan, Shrunk
-from contextinfinity.domain.prompt import Prompt, ProviderRequest
+from contextinfinity.domain.prompt import Abilities, Prompt, ProviderRequest
 from contextinfinity.domain.wire import dumps, loads
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.assemble import Assembled, Frame, assemble
-from contextinfinity.prompt.cutting import cut, line, shortened, without_thinking
 from contextinfinity.prompt.layout import lay_out
 from contextinfinity.prompt.measure import SMALLEST_WINDOW, Ceilings, divide_window
 from contextinfinity.prompt.prompt_sections import Sections
+from contextinfinity.prompt.shrink import cut, line, shortened, without_thinking
 from contextinfinity.providers.contract import write, written_again
-from contextinfinity.providers.factory import wire
+from contextinfinity.providers.remote import wire
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.text.tokens import Counter
 from contextinfinity.text.tokens.families import family_of

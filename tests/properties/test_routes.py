@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextinfinity.domain.model import Abilities, Prices
+from contextinfinity.domain.prompt import Abilities, Prices
 from contextinfinity.providers.failures import KINDS
 from contextinfinity.routing.router import ModelFacts, RouteQuery, cannot, is_away, next_after, route
 from contextinfinity.settings import Preference, Router, Rule

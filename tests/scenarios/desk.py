@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from contextinfinity.domain.message import Message
-from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Plan
-from contextinfinity.domain.prompt import Prompt, ProviderRequest
+from contextinfinity.domain.prompt import Abilities, Prompt, ProviderRequest
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.engine.engine import Engine

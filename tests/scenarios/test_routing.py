@@ -18,7 +18,7 @@ from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Rewriting
 from contextinfinity.errors import InvalidInput, NotFound
 from contextinfinity.settings import Router, Rule, Settings
-from contextinfinity.settings.router_tables import Preference
+from contextinfinity.settings.field_types import Preference
 from contextinfinity.tools.toolbox import Toolbox
 from contextinfinity_testing.vendors import Answer, Call, Delivery, FakeVendors, Trouble
 from tests.scenarios.wires import engine_at

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.events import Delta
 from contextinfinity.domain.message import TextBlock, ToolResultBlock
-from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Abilities
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import AuxiliaryModels, Setup

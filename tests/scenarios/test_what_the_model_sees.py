@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Plan
-from contextinfinity.domain.prompt import Prompt
+from contextinfinity.domain.prompt import Abilities, Prompt
 from contextinfinity.domain.turn import Phase, Problem, Turn
 from contextinfinity.engine.engine_setup import AuxiliaryModels, Rewriting, Setup
 from contextinfinity.errors import Refused

@@ -10,8 +10,7 @@ from contextinfinity.domain.events import Event
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import Rewriting, Setup
 from contextinfinity.engine.model_choice import Model, Models
-from contextinfinity.providers.factory import address, overrides, wire
-from contextinfinity.providers.remote import RemoteProvider
+from contextinfinity.providers.remote import RemoteProvider, address, overrides, wire
 from contextinfinity.providers.transport import RetryPolicy, VendorConnection
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.storage.journal import JournalFolder

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from contextinfinity.telemetry.repeats import MOST, PERIOD_SECONDS, RepeatLimit
+from contextinfinity.telemetry.counters import MOST_REPEATS, PERIOD_SECONDS, RepeatLimit
 
 
 class Lines(logging.Handler):
@@ -37,14 +37,14 @@ def test_an_error_that_repeats_is_written_a_few_times_and_then_counted(log: tupl
     logger, lines = log
     for number in range(10_000):
         logger.error("no descriptors are left for connection %d", number)
-    assert len(lines.lines) == MOST
+    assert len(lines.lines) == MOST_REPEATS
     assert lines.lines[0] == "no descriptors are left for connection 0"
     assert lines.lines[-1].endswith("(more like this are left out for up to 10 seconds)")
     logger.error("something else")
     assert lines.lines[-1] == "something else", "other errors are not held back"
     lines.time += PERIOD_SECONDS
     logger.error("no descriptors are left for connection %d", 0)
-    assert lines.lines[-1].endswith(f"({10_000 - MOST} similar messages were suppressed)")
+    assert lines.lines[-1].endswith(f"({10_000 - MOST_REPEATS} similar messages were suppressed)")
 
 
 def test_lines_that_are_no_trouble_all_pass(log: tuple[logging.Logger, Lines]) -> None:
@@ -61,4 +61,4 @@ def test_a_server_without_descriptors_does_not_fill_the_disk_with_its_log() -> N
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     lines = [json.loads(line) for line in done.stderr.splitlines()]
-    assert [line["logger"] for line in lines] == ["asyncio"] * MOST
+    assert [line["logger"] for line in lines] == ["asyncio"] * MOST_REPEATS

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextinfinity.settings.toml_lines import Path, key_lines
+from contextinfinity.settings.config_file import KeyPath, key_lines
 
 pytestmark = pytest.mark.req("CONFIG-1")
 
@@ -113,10 +113,10 @@ VALUES = st.sampled_from(
 
 
 @st.composite
-def documents(draw: st.DrawFn) -> tuple[str, dict[Path, int]]:
+def documents(draw: st.DrawFn) -> tuple[str, dict[KeyPath, int]]:
     """A TOML text, and the line on which each of its tables and plain keys was written."""
     lines: list[str] = []
-    expected: dict[Path, int] = {}
+    expected: dict[KeyPath, int] = {}
     for table in draw(st.lists(KEYS, unique=True, min_size=1, max_size=4)):
         lines += draw(FILLERS)
         expected[(table,)] = len(lines) + 1
@@ -137,7 +137,7 @@ def _written(draw: st.DrawFn, key: str) -> str:
 
 @given(documents())
 def test_every_key_of_any_document_is_found_on_the_line_it_was_written_on(
-    document: tuple[str, dict[Path, int]],
+    document: tuple[str, dict[KeyPath, int]],
 ) -> None:
     text, expected = document
     found = key_lines(text)
@@ -145,7 +145,7 @@ def test_every_key_of_any_document_is_found_on_the_line_it_was_written_on(
     assert {path: found[path] for path in expected} == expected
 
 
-def _paths(value: object, above: Path = ()) -> Iterator[Path]:
+def _paths(value: object, above: KeyPath = ()) -> Iterator[KeyPath]:
     """Every key and every table, also those in arrays."""
     if isinstance(value, dict):
         for key, inner in value.items():

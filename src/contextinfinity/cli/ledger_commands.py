@@ -104,8 +104,7 @@ def migrate_store(options: CommonOptions, source: Source, target: Target) -> Non
     """
     import asyncio
 
-    from contextinfinity.cli.output import print_json, print_notice
-    from contextinfinity.cli.progress import bar
+    from contextinfinity.cli.output import bar, print_json, print_notice
 
     settings = settings_for(options.config, options.data_dir, creates=False).settings
     start, end = _at(settings, source), _at(settings, target)

@@ -16,13 +16,10 @@ from contextinfinity.cli.ask import ask
 from contextinfinity.cli.bench_command import bench
 from contextinfinity.cli.chat.chat import chat
 from contextinfinity.cli.command_options import Config, DataDir, Json, Server, apply_global_options
-from contextinfinity.cli.config import config
-from contextinfinity.cli.copy_command import COMPLETE, completion, copy
 from contextinfinity.cli.demo.demo_command import demo
 from contextinfinity.cli.doctor import doctor
 from contextinfinity.cli.encryption_commands import decrypt, encrypt, rekey
-from contextinfinity.cli.export_command import export
-from contextinfinity.cli.import_command import import_
+from contextinfinity.cli.exchange_commands import COMPLETE, completion, copy, export, import_
 from contextinfinity.cli.ledger_commands import backup, migrate_store, restore, shadow_report
 from contextinfinity.cli.memory_commands import forget, memories, remember
 from contextinfinity.cli.model_commands import model
@@ -44,7 +41,7 @@ from contextinfinity.cli.session_commands import (
     spending,
     switch,
 )
-from contextinfinity.cli.setup_command import setup
+from contextinfinity.cli.setup_command import config, setup
 from contextinfinity.cli.tui_command import tui
 from contextinfinity.errors import ContextInfinityError
 

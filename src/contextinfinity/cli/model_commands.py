@@ -42,7 +42,7 @@ def get(options: CommonOptions, name: Name = "built-in") -> None:
 def list_models(options: CommonOptions) -> None:
     """List the models, the default first, with their state and whether they support tools."""
     from contextinfinity.cli.output import print_json, print_notice, print_table
-    from contextinfinity.providers.local.local_factory import BUILT_IN_NOTE
+    from contextinfinity.providers.local.provider import BUILT_IN_NOTE
     from contextinfinity.settings import BUILT_IN
 
     settings = settings_for(options.config, options.data_dir, creates=False).settings
@@ -123,7 +123,7 @@ def _calls_tools(name: str, entry: ModelSettings) -> bool:
 
 
 def _state(entry: ModelSettings) -> str:
-    from contextinfinity.providers.factory import address
+    from contextinfinity.providers.remote import address
     from contextinfinity.providers.transport import vendor_key
     from contextinfinity.vendors import VENDORS
 

@@ -28,8 +28,7 @@ def prepare(options: CommonOptions, model: str | None, *, greet: bool = False, c
     settings = settings_for(options.config, options.data_dir, creates=creates).settings
     if (model or settings.general.default_model) != BUILT_IN:
         return
-    from contextinfinity.providers.local.local_factory import BUILT_IN_NOTE, built_in_provider
-    from contextinfinity.providers.local.provider import check_runtime
+    from contextinfinity.providers.local.provider import BUILT_IN_NOTE, built_in_provider, check_runtime
     from contextinfinity.providers.local.weights_file import SMOLLM2, are_there
 
     check_runtime()

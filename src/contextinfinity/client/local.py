@@ -134,7 +134,7 @@ class LocalClient:
 
     async def history_status(self, thread_id: str) -> dict[str, int | float | bool | str]:
         """Return how full the verbatim part of a conversation is."""
-        from contextinfinity.client.history_status import history_status
+        from contextinfinity.client.results import history_status
 
         return await history_status(self._engine, await self._engine.session(thread_id, self._owner))
 

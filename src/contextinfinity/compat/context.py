@@ -29,8 +29,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from contextinfinity.compat.ledger_threads import LARGEST_PAGE, LedgerThreads
-from contextinfinity.compat.thread_log import DEFAULT_WINDOW, window_start
-from contextinfinity.compat.threads import get_history, get_thread, identity, place
+from contextinfinity.compat.threads import DEFAULT_WINDOW, get_history, get_thread, identity, place, window_start
 from contextinfinity.domain.ids import BranchId, is_id
 from contextinfinity.domain.memory import ANONYMOUS
 from contextinfinity.domain.message import Json, TextBlock

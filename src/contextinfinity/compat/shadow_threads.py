@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from contextinfinity.compat.thread_log import ThreadLog
+from contextinfinity.compat.threads import ThreadLog
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.thread import Thread, Turn
 from contextinfinity.errors import ContextInfinityError

@@ -5,6 +5,8 @@
 - **any text**: every ``str`` of any length has a row; text beyond an embedder's limit is ignored.
 - **names**: ``name`` identifies the model and its version. It is stored with each vector, and vectors of different
   names are never compared.
+
+Prepare texts for embedders.
 """
 
 from __future__ import annotations
@@ -47,3 +49,8 @@ class Embedder(Protocol):
     async def close(self) -> None:
         """Close connections and files. Closing twice does nothing."""
         ...
+
+
+def valid_unicode(text: str) -> str:
+    """Return a text as valid Unicode; lone surrogates become question marks."""
+    return text if text.isascii() else text.encode(errors="replace").decode()

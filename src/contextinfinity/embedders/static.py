@@ -2,6 +2,13 @@
 
 It needs no network and no key, loads in a tenth of a second, and computes thousands of vectors per second on one core.
 One instance is safe for any number of threads.
+
+Locate and map the files of the built-in embedder.
+
+They are part of the package ``wordllama``, whose code is not imported: it would load its network parts and look for the
+tokenizer in another folder. The weights are one safetensors file, which is mapped into memory.
+
+Read the header of a safetensors file: its length, then JSON, then the data.
 """
 
 from __future__ import annotations
@@ -10,15 +17,107 @@ import asyncio
 import re
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contextinfinity.embedders.contract import Kind
-from contextinfinity.embedders.texts import valid_unicode
-from contextinfinity.embedders.weights import SHAPE, TOKENIZER, WEIGHTS, installed, mapped
+import msgspec
+from msgspec import Struct
+
+from contextinfinity.embedders.contract import Kind, valid_unicode
+from contextinfinity.errors import ProviderError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from contextinfinity.embedders.contract import Vectors
+
+_LONGEST_HEADER = 1_000_000
+_BYTES = {"F16": 2, "F32": 4, "I64": 8}
+
+
+class Tensor(Struct, frozen=True, kw_only=True):
+    """A tensor in a file: ``length`` bytes from ``start``."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    length: int
+
+
+class _TensorInfo(Struct, frozen=True):
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+
+
+def tensors(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a file; raise ``ValueError`` if it is invalid or truncated."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = file.read(min(length, _LONGEST_HEADER))
+    try:
+        info = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
+        info.pop("__metadata__", None)
+        found = {name: _tensor(msgspec.json.decode(raw, type=_TensorInfo), 8 + length) for name, raw in info.items()}
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{path} has no header: {error}") from error
+    if path.stat().st_size < max((tensor.start + tensor.length for tensor in found.values()), default=0):
+        raise ValueError(f"{path} is cut off")
+    return found
+
+
+def _tensor(info: _TensorInfo, numbers: int) -> Tensor:
+    begin, end = info.data_offsets
+    if begin < 0 or end - begin != prod(info.shape) * _BYTES.get(info.dtype, 0):
+        raise ValueError(f"{info.shape} numbers of {info.dtype} do not take {end - begin} bytes")
+    return Tensor(dtype=info.dtype, shape=info.shape, start=numbers + begin, length=end - begin)
+
+
+WEIGHTS = "weights/l2_supercat_256.safetensors"
+TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+TENSOR = "embedding.weight"
+SHAPE = [32_000, 256]
+
+
+def installed() -> Path:
+    """Return the folder with the files; raise ``ProviderError`` if they are not installed."""
+    found = find_spec("wordllama")
+    folders = found.submodule_search_locations if found else None
+    for folder in map(Path, folders or ()):
+        if all((folder / name).is_file() for name in (WEIGHTS, TOKENIZER)):
+            return folder
+    raise ProviderError(
+        "The files of the built-in embedder are not installed.",
+        kind="missing",
+        hint="Install them with `pip install 'wordllama>=0.4,<0.5'`.",
+    )
+
+
+def mapped(path: Path) -> NDArray[np.float16]:
+    """Map the weights: one row per token."""
+    import numpy as np
+
+    start = _start_of_numbers(path)
+    return np.asarray(np.memmap(path, dtype="<f2", mode="r", offset=start, shape=(SHAPE[0], SHAPE[1])))
+
+
+def _start_of_numbers(path: Path) -> int:
+    """Return the offset of the weights; raise ``ProviderError`` if they are not the expected ones."""
+    try:
+        found = tensors(path).get(TENSOR)
+    except ValueError:
+        found = None
+    if found is None or found.dtype != "F16" or list(found.shape) != SHAPE:
+        raise ProviderError(
+            f"{path} does not hold the weights of the built-in embedder.",
+            kind="missing",
+            hint="Reinstall them with `pip install --force-reinstall --no-deps 'wordllama>=0.4,<0.5'`.",
+        )
+    return found.start
+
 
 NAME = "wordllama-l2_supercat-256/1"
 """The version is increased whenever the same text would get another vector."""

@@ -18,10 +18,9 @@ from contextinfinity.domain.message import ImageBlock, TextBlock, say
 from contextinfinity.domain.plan import AskedBack, LeftOut, Plan
 from contextinfinity.domain.thread import Turn as Said
 from contextinfinity.domain.turn import Turn, TurnEnd
-from contextinfinity.engine.engine_setup import Rewriting
+from contextinfinity.engine.engine_setup import Parts, Rewriting
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, loaded
 from contextinfinity.engine.model_choice import asked_back, chat_notes
-from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.recall import PriorContext, run_if_enabled
 from contextinfinity.engine.respond import finalise
 from contextinfinity.engine.running_turn import RunningTurn

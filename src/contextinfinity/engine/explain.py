@@ -28,20 +28,19 @@ from contextinfinity.domain.turn import Phase, Step, Turn, Usage
 from contextinfinity.domain.wire import loads
 from contextinfinity.engine.artifacts import artifact_again
 from contextinfinity.engine.clarify import ClarificationRequest
-from contextinfinity.engine.engine_setup import rewrite_offline
+from contextinfinity.engine.engine_setup import Parts, rewrite_offline
 from contextinfinity.engine.image_content import with_pictures
 from contextinfinity.engine.model_choice import choose, home_of
-from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.prompt_material import restored
 from contextinfinity.engine.recall import NEAR, PriorContext, recall, session_of, written, written_out
 from contextinfinity.engine.running_turn import RunningTurn, SendOptions
 from contextinfinity.engine.turn import gather_from
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.assemble import shared
-from contextinfinity.prompt.cutting import cut
 from contextinfinity.prompt.layout import lay_out
 from contextinfinity.prompt.prompt_sections import Artifact, Sections, Shown, message_of, render_rounds
 from contextinfinity.prompt.redact import Redaction, Span, apply, locate
+from contextinfinity.prompt.shrink import cut
 from contextinfinity.prompt.tasks import shown_with_opening
 from contextinfinity.providers.contract import written_again
 from contextinfinity.storage.contract import Store

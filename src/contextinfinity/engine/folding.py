@@ -34,16 +34,15 @@ from contextinfinity.domain.message import Message, Role, TextBlock, ToolResultB
 from contextinfinity.domain.plan import LAYOUT_VERSION, Budget
 from contextinfinity.domain.state import FOLDS, FoldCandidate, State, summary_hash
 from contextinfinity.domain.turn import UNFINISHED, Turn, Usage
-from contextinfinity.engine.engine_setup import boundary_offline
+from contextinfinity.engine.engine_setup import Parts, boundary_offline
 from contextinfinity.engine.job_runner import Throttle
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, loaded
 from contextinfinity.engine.model_choice import Model
-from contextinfinity.engine.parts import Parts
 from contextinfinity.librarian.contract import Librarian, Pause, Summary, Task, TranscriptMessage
-from contextinfinity.prompt.cutting import line
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.prompt_sections import Shown, shown_turns
 from contextinfinity.prompt.redact import hidden, redact_turns
+from contextinfinity.prompt.shrink import line
 from contextinfinity.settings import OFFLINE
 from contextinfinity.telemetry.counters import count
 

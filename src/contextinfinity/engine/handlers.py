@@ -11,10 +11,10 @@ from contextinfinity.domain.job import AnsweredTurn, Job, JobResult, JobType
 from contextinfinity.domain.memory import Extraction
 from contextinfinity.domain.search import NewChunk
 from contextinfinity.domain.state import StateDraft
+from contextinfinity.engine.engine_setup import Parts
 from contextinfinity.engine.folding import fold
 from contextinfinity.engine.job_runner import Handler
 from contextinfinity.engine.lazy_modules import FOR_A_TURN, FOR_THE_INDEX, loaded
-from contextinfinity.engine.parts import Parts
 from contextinfinity.storage.ledger.keyword_index import BORROWED_FROM
 from contextinfinity.telemetry.counters import timed
 

@@ -3,17 +3,18 @@
 Either search may fail (an embedder that does not answer, a broken index): the other's results are used, and the failure
 is reported.
 
-Find later exchanges about the subject of the best passages, so that outdated passages are marked as superseded.
-
 A change is often stated in words that the question lacks ("rip it out, a dict is enough"). It is found from the older
-exchange: the later exchange that is most similar to it and to the question, by vectors and by shared words, goes into
-the prompt too. If it scores far above all other later exchanges, the older one is marked. Weights and figures:
-docs/decisions/0024-ranking.md.
+exchange: the later exchange most similar to it and to the question goes into the prompt too, and if it scores far above
+all others, the older one is marked as superseded (docs/decisions/0024-ranking.md).
+
+An identified user's question about themselves that no memory answers is also searched for in their other conversations:
+in their own messages, on active branches, without what was forgotten or corrected.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -24,6 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from contextinfinity.domain.ids import ChunkId, TurnId, now
+from contextinfinity.domain.memory import ANONYMOUS
 from contextinfinity.domain.plan import LeftOut
 from contextinfinity.domain.search import (
     Hit,
@@ -38,11 +40,14 @@ from contextinfinity.domain.search import (
     unpacked,
     unpacked_rows,
 )
+from contextinfinity.domain.session import Owner
+from contextinfinity.domain.turn import Turn
 from contextinfinity.embedders.static import NAME as STATIC
 from contextinfinity.engine.artifacts import Need, artifact_of
+from contextinfinity.engine.engine_setup import Parts
 from contextinfinity.engine.indexing import current_embedder
-from contextinfinity.engine.parts import Parts
-from contextinfinity.engine.recall import run_optional
+from contextinfinity.engine.memory_jobs import MOST_KNOWN, is_off_record
+from contextinfinity.engine.recall import PriorContext, run_optional
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.prompt.quoting import quote
@@ -55,10 +60,12 @@ from contextinfinity.retrieval.question import SearchQuestion, exact_terms, sear
 from contextinfinity.retrieval.ranking import RankingInputs, SearchResults, rank
 from contextinfinity.retrieval.speakers import possible_names, speakers_of, with_speakers
 from contextinfinity.retrieval.superseding import may_be_outdated
+from contextinfinity.rewriting.question_detection import asks
 from contextinfinity.telemetry.counters import RetrievalFigures, note, timed
 from contextinfinity.text.cues import carries_content, words
 from contextinfinity.text.keywords import terms
 from contextinfinity.text.tokens.encodings import encoding
+from contextinfinity.text.vocabulary import everywhere
 
 OLDER: Final = 2
 """The number of best exchanges for which later ones are searched."""
@@ -504,3 +511,84 @@ async def _admitted(parts: Parts, entries: Iterable[IndexedMessage], scope: Scop
         and (scope.since is None or entry.said_at >= scope.since)
         and (scope.until is None or entry.said_at < scope.until)
     ]
+
+
+MOST: Final = 2
+"""The maximum number of passages."""
+TOKENS: Final = 400
+"""The maximum number of tokens of all passages."""
+
+_WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_OWNING: Final = everywhere("first_person", "owning")
+_INSIDE: Final = everywhere("first_person", "owning_inside")
+_ADVICE_INSIDE: Final = everywhere("first_person", "advice_inside")
+_RECALLING: Final = re.compile("|".join(rf"\b(?:{one})" for one in everywhere("first_person", "recalling")), re.I)
+_ADVICE: Final = re.compile(rf"\W*(?:{'|'.join(everywhere('first_person', 'advice'))})", re.I)
+
+
+async def passages_elsewhere(
+    parts: Parts, recalled: PriorContext, need: Need, missing: list[LeftOut]
+) -> tuple[Artifact, ...]:
+    """Return passages from other conversations, if a question about the user has no answer in the context."""
+    owner, text = recalled.session.owner, need.turn.user_message.rendered_text
+    if owner.user_id == ANONYMOUS or parts.setup.retrieval is None or parts.setup.remembering is None:
+        return ()
+    if recalled.known is None or not asks_about_user(text) or is_in_context(text, recalled):
+        return ()
+    wider = replace(need, scope=Scope(owner=owner, sides=("user",)), room=min(need.room, TOKENS))
+    found = await run_optional("other conversations", missing, lambda: _found(parts, wider, missing))
+    return (found or ())[:MOST]
+
+
+def asks_about_user(text: str) -> bool:
+    """Return whether a text asks for a fact about its writer ("What is my dentist called?") and not for advice."""
+    if not asks(text) or _ADVICE.match(text) or any(word in text for word in _ADVICE_INSIDE):
+        return False
+    words = {match[0].lower() for match in _WORD.finditer(text)}
+    return not words.isdisjoint(_OWNING) or _RECALLING.search(text) is not None or any(word in text for word in _INSIDE)
+
+
+def is_in_context(text: str, recalled: PriorContext) -> bool:
+    """Return whether a memory or a shown turn contains most words of the question."""
+    wanted = _content(text)
+    known = () if recalled.known is None else (*recalled.known.asked, *recalled.known.standing)
+    shown = [turn.user_message.rendered_text for turn in recalled.earlier]
+    return any(2 * len(wanted & _content(said)) >= len(wanted) for said in (*(line.text for line in known), *shown))
+
+
+async def _found(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
+
+    wanted = _content(need.turn.user_message.rendered_text)
+    pieces = [piece for piece in await retrieve_passages(parts, need, missing) if wanted & _content(piece.text)]
+    return tuple([piece for piece in pieces if piece.conversation and await _is_shown(parts, need, piece)])
+
+
+def _content(text: str) -> set[str]:
+    """Return the indexed forms of the content words of a text."""
+    return {term for match in _WORD.finditer(text) if carries_content(match[0].lower()) for term in terms(match[0])}
+
+
+async def _is_shown(parts: Parts, need: Need, piece: Artifact) -> bool:
+    """Return whether the passage is on its conversation's active branch, still true, and written by the user."""
+    session = await parts.store.sessions.get(piece.conversation)
+    chunk = await parts.store.chunks.get(piece.chunk_id)
+    if session is None or chunk is None or need.scope is None or session.owner != need.scope.owner:
+        return False
+    turn = await parts.store.turns.get(chunk.source_turn)
+    if turn is None or is_off_record(turn):
+        return False
+    seen = await parts.store.turns.history(session.active_branch, limit=1, before=turn.turn_seq + 1)
+    return bool(seen) and seen[-1].id == turn.id and await _still_holds(parts, session.owner, turn)
+
+
+async def _still_holds(parts: Parts, owner: Owner, turn: Turn) -> bool:
+    """Return whether no fact of the turn was forgotten or corrected."""
+    if parts.setup.remembering is None:
+        return False
+    drawn = await parts.setup.remembering.extract(turn.user_message.rendered_text, turn.created_at)
+    if drawn.unwanted:
+        return False
+    if not drawn.facts:
+        return True
+    living = {memory.content for memory in await parts.store.memories.list(owner, limit=MOST_KNOWN)}
+    return all(fact.content in living for fact in drawn.facts)

@@ -21,8 +21,8 @@ from contextinfinity.domain.job import AnsweredTurn
 from contextinfinity.domain.search import Embedding, IndexReport, Namespace, NewChunk, ProgressCallback, packed
 from contextinfinity.domain.turn import Turn
 from contextinfinity.embedders.contract import Embedder
+from contextinfinity.engine.engine_setup import Parts
 from contextinfinity.engine.job_runner import Throttle
-from contextinfinity.engine.parts import Parts
 from contextinfinity.errors import LedgerFull, LedgerReadOnly, ProviderError
 from contextinfinity.prompt.redact import hidden
 from contextinfinity.retrieval.chunk_boundaries import may_change_topic

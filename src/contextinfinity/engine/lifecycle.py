@@ -29,12 +29,11 @@ from contextinfinity.domain.job import Worker
 from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.engine.deleting import Cleaner
-from contextinfinity.engine.engine_setup import Setup
+from contextinfinity.engine.engine_setup import Parts, Setup
 from contextinfinity.engine.handlers import handlers
 from contextinfinity.engine.job_runner import JobRunner
 from contextinfinity.engine.lazy_modules import FOR_THE_INDEX, loaded, preload
 from contextinfinity.engine.model_choice import Models
-from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.recovery import recover
 from contextinfinity.engine.running_turn import RunningTurn, SendOptions
 from contextinfinity.engine.step import watch_for_cancels

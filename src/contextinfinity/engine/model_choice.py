@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from contextinfinity.domain.message import ContentBlock, ImageBlock, Json, Message, ToolResultBlock
-from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Budget, Plan, Route
-from contextinfinity.domain.prompt import SENT, Finished, RequestOptions
+from contextinfinity.domain.prompt import SENT, Abilities, Finished, RequestOptions
 from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Step, Turn
 from contextinfinity.engine.running_turn import Terms
@@ -36,7 +35,7 @@ from contextinfinity.text.tokens import Counter
 if TYPE_CHECKING:
     from contextinfinity.domain.session import Session
     from contextinfinity.domain.turn import Problem
-    from contextinfinity.engine.parts import Parts
+    from contextinfinity.engine.engine_setup import Parts
     from contextinfinity.engine.prompt_material import PromptMaterial
     from contextinfinity.engine.recall import PriorContext
     from contextinfinity.engine.running_turn import SendOptions

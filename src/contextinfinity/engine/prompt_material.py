@@ -20,8 +20,8 @@ from contextinfinity.domain.plan import Front, LeftOut
 from contextinfinity.domain.prompt import WorkspaceText
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.wire import dumps, loads
+from contextinfinity.engine.engine_setup import Parts
 from contextinfinity.engine.model_choice import Model
-from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.recall import PriorContext, chosen, memories_for_question, placed, without_memories
 from contextinfinity.engine.running_turn import RunningTurn, SendOptions
 from contextinfinity.engine.turn_cache import TextCache

@@ -29,10 +29,9 @@ from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import UNFINISHED, Phase, Turn
 from contextinfinity.domain.wire import loads, text_hash
 from contextinfinity.engine.artifacts import Need, attachments
-from contextinfinity.engine.engine_setup import Remembering, Setup
+from contextinfinity.engine.engine_setup import Parts, Remembering, Setup
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, loaded
 from contextinfinity.engine.model_choice import Model, home_of
-from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.running_turn import RunningTurn, Terms
 from contextinfinity.engine.turn_cache import length, read_back
 from contextinfinity.errors import NotFound
@@ -481,7 +480,7 @@ async def retrieve(
         terms=terms,
     )
     found = await run_optional("retrieval", missing, lambda: retrieved_artifacts(parts, need, missing)) or ()
-    from contextinfinity.engine.other_conversations import passages_elsewhere  # circular import
+    from contextinfinity.engine.history_search import passages_elsewhere  # circular import
 
     return (*attached, *found, *await passages_elsewhere(parts, recalled, need, missing))
 

@@ -29,7 +29,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Cancelled, Incomplete, Phase, Problem, Step, StepEnd, Turn, TurnEnd
 from contextinfinity.domain.turn import Failed as StepFailed
-from contextinfinity.engine.parts import Parts
+from contextinfinity.engine.engine_setup import Parts
 from contextinfinity.engine.respond import completed_end, with_shown
 from contextinfinity.engine.step import INTERRUPTED
 from contextinfinity.errors import LedgerError, Refused, TurnLost, WrongPhase

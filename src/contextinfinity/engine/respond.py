@@ -36,8 +36,8 @@ from contextinfinity.domain.turn import (
     TurnEnd,
     TurnOutcome,
 )
+from contextinfinity.engine.engine_setup import Parts
 from contextinfinity.engine.model_choice import Model, chat_notes, has, next_fallback
-from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.prompt_material import Prepared, PromptMaterial, keep, prepare
 from contextinfinity.engine.recall import PriorContext
 from contextinfinity.engine.running_turn import RunningTurn, Terms

@@ -31,9 +31,9 @@ from contextinfinity.domain.prompt import (
     TextDelta,
 )
 from contextinfinity.domain.turn import PARAGRAPH, NewStep, Paused, Problem, StepEnd, Turn
+from contextinfinity.engine.engine_setup import Parts
 from contextinfinity.engine.image_content import with_pictures
 from contextinfinity.engine.model_choice import Model
-from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.running_turn import RunningTurn, Terms
 from contextinfinity.errors import ContextInfinityError, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled

@@ -16,10 +16,10 @@ from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import Phase, Problem, Turn, TurnEnd
 from contextinfinity.engine.clarify import ClarificationRequest, ask_back, understand
 from contextinfinity.engine.deleting import Cleaner, expire_before_use
+from contextinfinity.engine.engine_setup import Parts
 from contextinfinity.engine.folding import fold_to_fit
 from contextinfinity.engine.lazy_modules import FOR_A_TURN, loaded
 from contextinfinity.engine.model_choice import choose
-from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.prompt_material import PromptMaterial
 from contextinfinity.engine.recall import PriorContext, needs_fold, recall, retrieve, run_optional, session_of
 from contextinfinity.engine.recovery import reconstruct, recover

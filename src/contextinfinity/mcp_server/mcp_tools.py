@@ -1,20 +1,62 @@
 """The tools that assistants may call: one function each over a client, with the JSON schema of its arguments.
 
 A tool returns plain JSON. What it cannot do it says with an error of ours, which the assistant reads.
+
+Conversations as resources: ``conversation://ID`` is the text of one, in Markdown.
+
+Keep results small enough for the context window of the assistant that reads them.
+
+A result of more than ``LARGEST`` bytes has its long texts cut, all at the same length, and lists of more than ``MOST``
+entries keep the newest. What was cut says how long it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from contextinfinity.client.contract import Client, TurnTarget
+from contextinfinity.client.references import cursor_of, position_of
+from contextinfinity.client.results import ShownTurn
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import InvalidInput
-from contextinfinity.mcp_server.result_size import MOST, bounded, cut
+
+LARGEST = 60_000
+"""Bytes of JSON: about 15,000 tokens of English."""
+MOST = 50
+"""Entries of a list."""
+LONGEST_TEXT = 4_000
+_SHORTEST_TEXT, _FEWEST = 125, 2
+
+
+def bounded(result: Json, largest: int = LARGEST) -> Json:
+    """Return a result with texts and lists cut as far as needed for it to have at most ``largest`` bytes."""
+    length, entries, shown = LONGEST_TEXT, MOST, result
+    while len(msgspec.json.encode(shown)) > largest and entries >= _FEWEST:
+        shown = _cut(result, length, entries)
+        length, entries = (length // 2, entries) if length > _SHORTEST_TEXT else (length, entries // 2)
+    return shown
+
+
+def cut(text: str, length: int = LONGEST_TEXT) -> str:
+    """Cut a text, and say how long it was."""
+    return text if len(text) <= length else f"{text[:length]} [cut at character {length:,} of {len(text):,}]"
+
+
+def _cut(value: Json, length: int, entries: int) -> Json:
+    if isinstance(value, str):
+        return cut(value, length)
+    if isinstance(value, dict):
+        shown = {cut(name, length): _cut(each, length, entries) for name, each in [*value.items()][:MOST]}
+        return shown | ({"…": f"[{len(value) - MOST:,} more entries left out]"} if len(value) > MOST else {})
+    if isinstance(value, list):
+        left_out = [f"[{len(value) - entries:,} earlier entries left out]"] if len(value) > entries else []
+        return [*left_out, *(_cut(each, length, entries) for each in value[-entries:])]
+    return value
+
 
 PAGE = 5_000
 """Characters of each message that one call of ``recall_turn`` shows."""
@@ -238,3 +280,58 @@ TOOLS = {
         ),
     )
 }
+
+
+SCHEME = "conversation://"
+MARKDOWN = "text/markdown"
+LISTED_AT_ONCE = 50
+MOST_TURNS = 200
+TEMPLATES: list[Json] = [
+    {
+        "uriTemplate": SCHEME + "{thread_id}",
+        "name": "conversation",
+        "description": "The newest turns of a conversation, in Markdown.",
+        "mimeType": MARKDOWN,
+    }
+]
+
+
+async def listed(client: Client, cursor: str | None) -> Json:
+    """List conversations as resources, a page at a time."""
+    threads = await client.threads.list(limit=LISTED_AT_ONCE + 1, after=None if cursor is None else position_of(cursor))
+    page = threads[:LISTED_AT_ONCE]
+    resources = [
+        {
+            "uri": SCHEME + thread.thread_id,
+            "name": thread.about[:200] or thread.thread_id,
+            "description": f"{thread.turns} turns, last used at {thread.updated_at.isoformat()}",
+            "mimeType": MARKDOWN,
+        }
+        for thread in page
+    ]
+    return {"resources": resources} | (
+        {"nextCursor": cursor_of(page[-1].position)} if len(threads) > LISTED_AT_ONCE else {}
+    )
+
+
+async def read(client: Client, uri: str) -> Json:
+    """Read a conversation; ``NotFound`` if there is none, ``InvalidInput`` for an address of another kind."""
+    if not uri.startswith(SCHEME):
+        raise InvalidInput(f"{uri[:80]!r} is not the URI of a conversation.", hint=f"It begins with {SCHEME}.")
+    shown = await client.conversations.show(uri.removeprefix(SCHEME), limit=MOST_TURNS)
+    return {"contents": [{"uri": uri, "mimeType": MARKDOWN, "text": _written(shown.turns)}]}
+
+
+def _written(turns: Sequence[ShownTurn]) -> str:
+    """Write the newest turns that fit ``LARGEST`` bytes, oldest first."""
+    written = list[str]()
+    size = 0
+    for turn in reversed(turns):
+        who = f"**user** ({turn.created_at.isoformat()}, turn {turn.turn_id})"
+        text = f"{who}:\n{cut(turn.user)}\n\n**assistant**:\n{cut(turn.text)}"
+        size += len(text.encode())
+        if size > LARGEST:
+            written.append("Earlier turns are left out; the tools search and read_conversation find them.")
+            break
+        written.append(text)
+    return "\n\n".join(reversed(written))

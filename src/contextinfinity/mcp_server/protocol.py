@@ -19,9 +19,8 @@ from contextinfinity.client.contract import Client
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.wire import has_nul
 from contextinfinity.errors import ContextInfinityError, NotFound
-from contextinfinity.mcp_server import resources
-from contextinfinity.mcp_server.mcp_tools import TOOLS, Arguments
-from contextinfinity.mcp_server.result_size import bounded
+from contextinfinity.mcp_server import mcp_tools
+from contextinfinity.mcp_server.mcp_tools import TOOLS, Arguments, bounded
 
 log = logging.getLogger(__name__)
 
@@ -134,18 +133,18 @@ async def _list_resources(client: Client, params: dict[str, Json]) -> Json:
     cursor = params.get("cursor")
     if cursor is not None and not isinstance(cursor, str):
         raise InvalidMessage(WRONG_PARAMS, "cursor must be a string.")
-    return await resources.listed(client, cursor)
+    return await mcp_tools.listed(client, cursor)
 
 
 async def _list_templates(client: Client, params: dict[str, Json]) -> Json:
-    return {"resourceTemplates": resources.TEMPLATES}
+    return {"resourceTemplates": mcp_tools.TEMPLATES}
 
 
 async def _read_resource(client: Client, params: dict[str, Json]) -> Json:
     uri = params.get("uri")
     if not isinstance(uri, str):
         raise InvalidMessage(WRONG_PARAMS, "uri must be a string.")
-    return await resources.read(client, uri)
+    return await mcp_tools.read(client, uri)
 
 
 _METHODS: Mapping[str, Handler] = {

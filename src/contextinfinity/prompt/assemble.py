@@ -26,16 +26,14 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.memory import Memory
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Budget, Front, LeftOut, Plan, Retrieved, Shrunk
-from contextinfinity.domain.prompt import Prompt, WorkspaceText
+from contextinfinity.domain.prompt import Abilities, Prompt, WorkspaceText
 from contextinfinity.errors import ContextInfinityError, ProviderError
-from contextinfinity.prompt.cutting import cut
 from contextinfinity.prompt.layout import MOST_MARKERS, lay_out, markers, pins_text, summary_pair
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.prompt_sections import Sections
 from contextinfinity.prompt.redact import Redactor, Span, redact
-from contextinfinity.prompt.shrink import describe, low_mark, repeated_cuts, shrink, truncate
+from contextinfinity.prompt.shrink import cut, describe, low_mark, repeated_cuts, shrink, truncate
 
 WORKSPACE_SHARE = 0.9
 """The maximum share of the window for a workspace request."""

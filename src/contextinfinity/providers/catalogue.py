@@ -19,7 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.model import Abilities, Guidance, Prices
+from contextinfinity.domain.prompt import Abilities, Guidance, Prices
 from contextinfinity.errors import SettingsError
 from contextinfinity.vendors import VENDORS
 

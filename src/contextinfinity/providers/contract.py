@@ -24,8 +24,14 @@ import msgspec
 from msgspec import Struct
 
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, RequestOptions, StreamedPiece
+from contextinfinity.domain.prompt import (
+    Abilities,
+    Finished,
+    ProviderEvent,
+    ProviderRequest,
+    RequestOptions,
+    StreamedPiece,
+)
 from contextinfinity.errors import NotFound
 from contextinfinity.providers.request_options import AppliedOptions
 from contextinfinity.text.tokens import Counter

@@ -2,11 +2,16 @@
 
 The wire writes the request, the connection sends it, and the wire assembles the reply. A failure before the first text
 is retried, with a ``Retry`` event. ``Finished`` is sent after the final event and the usage have arrived.
+
+Create providers from ``[models.NAME]``.
+
+Models at the same address share connections; each has its own wire, because their settings differ.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 
@@ -14,8 +19,8 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.message import Json, TextBlock, blocks_of
-from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.prompt import (
+    Abilities,
     CallPiece,
     ProviderEvent,
     ProviderRequest,
@@ -24,12 +29,23 @@ from contextinfinity.domain.prompt import (
     TextDelta,
 )
 from contextinfinity.providers.catalogue import abilities_of
-from contextinfinity.providers.contract import Accumulator, EncodedRequest, Wire, write
+from contextinfinity.providers.contract import Accumulator, EncodedRequest, Provider, Wire, wire_package, write
 from contextinfinity.providers.failures import cut_off, garbled, scrub
 from contextinfinity.providers.request_options import AppliedOptions
-from contextinfinity.providers.transport import HttpReply, RetryPolicy, VendorConnection, events, read_whole, retrying
+from contextinfinity.providers.transport import (
+    Address,
+    HttpReply,
+    ModelConnection,
+    RetryPolicy,
+    VendorConnection,
+    events,
+    read_whole,
+    retrying,
+)
 from contextinfinity.providers.wire_values import sent_to
+from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.text.tokens import Counter, counter_of
+from contextinfinity.vendors import VENDORS
 
 DONE = "[DONE]"
 ONCE = RetryPolicy(attempts=1)
@@ -167,3 +183,59 @@ class RemoteProvider:
             return msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError):
             raise garbled(self.name, f"{arrived.media_type or 'no content type'}: {text[:200]}") from None
+
+
+OVERRIDES = (
+    *("context_limit", "max_output_tokens", "tools", "images", "files", "reasoning", "one_system"),
+    *("min_cache_tokens", "price_input", "price_output", "price_cached", "price_cache_write"),
+)
+
+
+class ProviderFactory:
+    """Creates providers; those at the same address share a connection."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._open: dict[Address, VendorConnection] = {}
+
+    def provider(self, model: ModelSettings) -> Provider:
+        """Return the provider of a remote model; nothing is sent yet."""
+        policy = RetryPolicy(attempts=model.attempts)
+        return RemoteProvider(
+            wire(model, self._settings), self._connection(model), overrides=overrides(model), policy=policy
+        )
+
+    def line(self, model: ModelSettings) -> ModelConnection:
+        """Return a connection for requests with non-streaming replies; nothing is sent yet."""
+        return ModelConnection(
+            self._connection(model), model.model_id or "", policy=RetryPolicy(attempts=model.attempts)
+        )
+
+    def _connection(self, model: ModelSettings) -> VendorConnection:
+        where = address(model)
+        return self._open.setdefault(where, VendorConnection(where))
+
+
+def address(model: ModelSettings) -> Address:
+    """Return the address of a model and its key variable; a custom server gets no key unless one is configured."""
+    auth, base_url = VENDORS[model.provider].auth, model.base_url
+    gets_key = base_url is None or auth.hosts is None or re.match(auth.hosts, base_url) is not None
+    return Address(
+        vendor=model.provider,
+        base_url=base_url,
+        key_env=model.api_key_env or (auth.key_env if gets_key else None),
+        in_keyring=model.api_key_keyring,
+        seconds=model.timeout_seconds,
+    )
+
+
+def wire(model: ModelSettings, settings: Settings) -> Wire:
+    """Return the wire of a model according to the settings."""
+    opened: Wire = wire_package(VENDORS[model.provider].wire).open_wire(model, settings)
+    return opened
+
+
+def overrides(model: ModelSettings) -> dict[str, Json]:
+    """Return the capabilities that the settings override."""
+    fields = msgspec.structs.asdict(model)
+    return {name: fields[name] for name in OVERRIDES if fields[name] is not None}

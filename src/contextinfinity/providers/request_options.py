@@ -20,8 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import RequestOptions
+from contextinfinity.domain.prompt import Abilities, RequestOptions
 from contextinfinity.errors import ProviderError
 from contextinfinity.vendors.record import LEVELS
 

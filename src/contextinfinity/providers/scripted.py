@@ -23,8 +23,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.message import AssistantItem, Json, ReasoningItem, TextBlock, ToolCallItem, TranscriptItem
-from contextinfinity.domain.model import Abilities, cost
-from contextinfinity.domain.prompt import Finished, ProviderEvent, ProviderRequest, RequestOptions, TextDelta
+from contextinfinity.domain.prompt import (
+    Abilities,
+    Finished,
+    ProviderEvent,
+    ProviderRequest,
+    RequestOptions,
+    TextDelta,
+    cost,
+)
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, Problem, StepOutcome, Usage
 from contextinfinity.errors import ProviderError, SettingsError
 from contextinfinity.providers.contract import EncodedRequest, written

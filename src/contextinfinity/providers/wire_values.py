@@ -35,8 +35,7 @@ from contextinfinity.domain.message import (
     UnknownBlock,
     document_of,
 )
-from contextinfinity.domain.model import Abilities, cost
-from contextinfinity.domain.prompt import SENT, Prompt, ProviderRequest
+from contextinfinity.domain.prompt import SENT, Abilities, Prompt, ProviderRequest, cost
 from contextinfinity.domain.sent_form import CHAT
 from contextinfinity.domain.turn import Usage
 from contextinfinity.providers.failures import garbled

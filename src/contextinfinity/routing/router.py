@@ -21,8 +21,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.model import Abilities, cost
 from contextinfinity.domain.plan import Considered, Fallback, Route
+from contextinfinity.domain.prompt import Abilities, cost
 from contextinfinity.domain.turn import Usage
 from contextinfinity.errors import InvalidInput
 from contextinfinity.providers.failures import KINDS

@@ -30,7 +30,6 @@ from contextinfinity.server import (
 )
 from contextinfinity.server.app_state import AppState, Counts, Metrics, OpenClient, Share
 from contextinfinity.server.guard import Guard
-from contextinfinity.server.v1 import conversations as v1_conversations
 from contextinfinity.server.v1 import responses as v1_responses
 from contextinfinity.server.v1 import routes as v1
 from contextinfinity.server.web import page_routes
@@ -64,7 +63,7 @@ ROUTERS = [
     operations.exchange_router,
     v1.routes,
     v1_responses.routes,
-    v1_conversations.routes,
+    v1_responses.conversation_router,
     mcp_routes.routes,
     operations.routes,
     page_routes.routes,

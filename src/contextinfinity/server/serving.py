@@ -50,7 +50,7 @@ from contextinfinity.server.app import make_app
 from contextinfinity.server.app_state import FOLDER_VARIABLE, AppState, OpenClient, Share, forget_worker
 from contextinfinity.server.guard import is_loopback
 from contextinfinity.settings import Settings
-from contextinfinity.telemetry.repeats import RepeatLimit
+from contextinfinity.telemetry.counters import RepeatLimit
 
 LogFormat: TypeAlias = Literal["json", "text"]
 LOGGER = "contextinfinity"

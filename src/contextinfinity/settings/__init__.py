@@ -7,9 +7,8 @@ page (``tests/house/settings_page``).
 
 from __future__ import annotations
 
-from contextinfinity.settings.field_types import AUTO, BUILT_IN, MINILM, OFFLINE, STATIC
+from contextinfinity.settings.field_types import AUTO, BUILT_IN, MINILM, OFFLINE, STATIC, Preference, Rule
 from contextinfinity.settings.loading import LoadedSettings, load_settings
-from contextinfinity.settings.router_tables import Preference, Rule
 from contextinfinity.settings.sections import (
     Anthropic,
     BudgetSettings,

@@ -31,8 +31,10 @@ from contextinfinity.settings.field_types import (
     Names,
     Patterns,
     PostgresUrl,
+    Preferences,
     Price,
     RedisUrl,
+    Rules,
     Seconds,
     StoreUrl,
     Table,
@@ -41,7 +43,6 @@ from contextinfinity.settings.field_types import (
     Tokens,
     WebUrl,
 )
-from contextinfinity.settings.router_tables import Preferences, Rules
 from contextinfinity.vendors import ProviderName
 
 

@@ -20,7 +20,7 @@ from contextinfinity.errors import ContextInfinityError
 from contextinfinity.text.plurals import counted
 from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.client_thread import ClientThread
-from contextinfinity.tui.turn_view import clock, excerpt
+from contextinfinity.tui.live_turn import clock, excerpt
 
 PAGE = 100
 MORE = "more"

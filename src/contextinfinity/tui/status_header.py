@@ -7,9 +7,8 @@ from textual.widgets import Static
 
 from contextinfinity.client.references import short
 from contextinfinity.text.terminal.control_characters import printable
-from contextinfinity.tui.live_turn import LiveTurn
+from contextinfinity.tui.live_turn import LiveTurn, Look
 from contextinfinity.tui.open_conversation import OpenConversation, branch_name
-from contextinfinity.tui.turn_view import Look
 
 SEPARATOR = " · "
 

@@ -31,8 +31,7 @@ from textual.strip import Strip
 
 from contextinfinity.client.results import ShownTurn
 from contextinfinity.errors import ContextInfinityError
-from contextinfinity.tui.live_turn import LiveTurn
-from contextinfinity.tui.turn_view import Look, turn_lines
+from contextinfinity.tui.live_turn import LiveTurn, Look, turn_lines
 
 GUESS = 8
 """The height of an item as long as none was measured."""

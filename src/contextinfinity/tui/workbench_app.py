@@ -31,6 +31,7 @@ from contextinfinity.tui.client_thread import ClientThread, Submit, follow_folds
 from contextinfinity.tui.composer import Composer
 from contextinfinity.tui.dialogs import TurnMenu
 from contextinfinity.tui.help_screen import PANELS, HelpScreen, commands_of
+from contextinfinity.tui.live_turn import Look
 from contextinfinity.tui.open_conversation import NEW, OpenConversation
 from contextinfinity.tui.panel_host import PanelHost
 from contextinfinity.tui.panels.models_panel import ModelsPanel
@@ -39,7 +40,6 @@ from contextinfinity.tui.panels.search_panel import SearchPanel
 from contextinfinity.tui.sidebar import Sidebar
 from contextinfinity.tui.status_header import StatusHeader
 from contextinfinity.tui.transcript import Transcript
-from contextinfinity.tui.turn_view import Look
 
 if TYPE_CHECKING:
     from contextinfinity.client.contract import Client

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from contextinfinity.domain.model import Abilities, Guidance
+from contextinfinity.domain.prompt import Abilities, Guidance
 from contextinfinity.vendors.record import THREE, Auth, Crops, Vendor, row
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from contextinfinity.domain.model import Abilities, Guidance
+from contextinfinity.domain.prompt import Abilities, Guidance
 from contextinfinity.vendors.record import FOUR, FROM_LOW_TO_MAX, THREE, Auth, Family, Patches, Tiles, Vendor, row
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextinfinity.domain.model import Abilities, Guidance
+from contextinfinity.domain.prompt import Abilities, Guidance
 from contextinfinity.vendors.record import THREE, Auth, Family, Vendor, row
 
 MODELS: dict[str, Abilities] = {

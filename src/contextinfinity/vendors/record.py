@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from contextinfinity.domain.model import Abilities, Guidance, Prices
+from contextinfinity.domain.prompt import Abilities, Guidance, Prices
 
 Size: TypeAlias = tuple[int, int]
 

@@ -19,18 +19,17 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from contextinfinity.client.local import LocalClient
-    from contextinfinity.compat.redis_threads import RedisThreads
-    from contextinfinity.compat.thread_log import InProcessThreads, ThreadLog
+    from contextinfinity.compat.ledger_threads import RedisThreads
+    from contextinfinity.compat.threads import InProcessThreads, ThreadLog
     from contextinfinity.domain.message import Json
     from contextinfinity.engine.engine import Engine
-    from contextinfinity.engine.engine_setup import FindBoundary, Remembering, Rewriting, Setup
+    from contextinfinity.engine.engine_setup import FindBoundary, Parts, Remembering, Rewriting, Setup
     from contextinfinity.engine.model_choice import Model, Models
-    from contextinfinity.engine.parts import Parts
     from contextinfinity.librarian.contract import Librarian
     from contextinfinity.prompt.measure import Ceilings
     from contextinfinity.providers.auxiliary_model import AuxiliaryModel
     from contextinfinity.providers.contract import Provider
-    from contextinfinity.providers.factory import ProviderFactory
+    from contextinfinity.providers.remote import ProviderFactory
     from contextinfinity.settings import ModelSettings, Settings
     from contextinfinity.storage.contract import Store
     from contextinfinity.storage.copies import Copies, ThreadCopy
@@ -214,9 +213,8 @@ def store_in_memory() -> Store:
 def parts_without_models(store: Store) -> Parts:
     """Return what folds branches of a ledger by rule, for callers whose own model is not known: with a large window."""
     from contextinfinity.domain.ids import new_id
-    from contextinfinity.engine.engine_setup import Setup
+    from contextinfinity.engine.engine_setup import Parts, Setup
     from contextinfinity.engine.model_choice import Model, Models
-    from contextinfinity.engine.parts import Parts
     from contextinfinity.engine.turn_cache import Caches
     from contextinfinity.providers.scripted import ScriptedProvider
     from contextinfinity.settings import load_settings
@@ -262,12 +260,12 @@ def _threads_in(backend: str, settings: Settings) -> ThreadLog:
 
 
 def _erasable_threads(backend: str, settings: Settings) -> InProcessThreads | RedisThreads:
-    from contextinfinity.compat.thread_log import IN_PROCESS
+    from contextinfinity.compat.threads import IN_PROCESS
 
     if backend == "in_process":
         return IN_PROCESS
     try:
-        from contextinfinity.compat.redis_threads import RedisThreads
+        from contextinfinity.compat.ledger_threads import RedisThreads
     except ImportError as error:
         raise SettingsError(
             "Threads are to be kept in Redis, and its client is not installed.",
@@ -279,9 +277,9 @@ def _erasable_threads(backend: str, settings: Settings) -> InProcessThreads | Re
 def models_of(settings: Settings) -> Models:
     """Return every model the settings name, and the built-in one."""
     from contextinfinity.engine.model_choice import Models
-    from contextinfinity.providers.factory import ProviderFactory
-    from contextinfinity.providers.local.local_factory import BUILT_IN_OPTIONS, built_in_provider
+    from contextinfinity.providers.local.provider import BUILT_IN_OPTIONS, built_in_provider
     from contextinfinity.providers.local.weights_file import SMOLLM2
+    from contextinfinity.providers.remote import ProviderFactory
     from contextinfinity.settings import BUILT_IN
 
     lines, built_in = ProviderFactory(settings), built_in_provider(settings)
@@ -294,8 +292,8 @@ def models_of(settings: Settings) -> Models:
 
 def _provider(name: str, model: ModelSettings, settings: Settings, lines: ProviderFactory) -> Provider:
     from contextinfinity.providers.catalogue import overridden
-    from contextinfinity.providers.factory import overrides
-    from contextinfinity.providers.local.local_factory import local_provider
+    from contextinfinity.providers.local.provider import local_provider
+    from contextinfinity.providers.remote import overrides
     from contextinfinity.providers.scripted import ABILITIES, ScriptedProvider, echo
 
     if model.provider == "local":

@@ -42,7 +42,7 @@ def retrieval_of(settings: Settings) -> RetrievalParts:
 
 def embedder_of(settings: Settings) -> Embedder:
     """Return the embedder that the settings name, with a memory; nothing is opened or asked yet."""
-    from contextinfinity.embedders.cached import CachedEmbedder
+    from contextinfinity.embedders.choice import CachedEmbedder
     from contextinfinity.settings import BUILT_IN, MINILM, STATIC, ModelSettings
 
     name = settings.retrieval.embedding_model
@@ -90,7 +90,7 @@ def _minilm(settings: Settings) -> Embedder:
 
 def _endpoint_embedder(name: str, model: ModelSettings, settings: Settings) -> Embedder:
     from contextinfinity.embedders.endpoint import EndpointEmbedder
-    from contextinfinity.providers.factory import ProviderFactory
+    from contextinfinity.providers.remote import ProviderFactory
     from contextinfinity.vendors import VENDORS
 
     if model.provider not in VENDORS or not VENDORS[model.provider].embeddings:
@@ -105,8 +105,7 @@ def _endpoint_embedder(name: str, model: ModelSettings, settings: Settings) -> E
 
 def _endpoint(name: str, model: ModelSettings) -> Endpoint:
     """Describe how a model is asked for vectors, from what is known of it and what the settings say."""
-    from contextinfinity.embedders.endpoint import Endpoint
-    from contextinfinity.embedders.endpoint_models import EndpointModel, known_model
+    from contextinfinity.embedders.endpoint import Endpoint, EndpointModel, known_model
 
     model_id = model.model_id or name
     known = known_model(model_id)

@@ -43,7 +43,7 @@ def load_redactor(general: General) -> Redactor | None:
 def _named(name: str) -> Redactor:
     from importlib.metadata import entry_points
 
-    from contextinfinity.prompt.detectors import DETECTORS
+    from contextinfinity.prompt.redact import DETECTORS
 
     if name in DETECTORS:
         return DETECTORS[name]

@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import new_id
+from contextinfinity.engine.engine_setup import Parts
 from contextinfinity.engine.model_choice import Model, Models
-from contextinfinity.engine.parts import Parts
 from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.errors import InvalidInput
 from contextinfinity.settings import AUTO, BUILT_IN, OFFLINE, Compaction, ModelSettings, Settings

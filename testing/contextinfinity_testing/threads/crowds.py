@@ -9,7 +9,7 @@ from threading import Barrier
 
 import pytest
 
-from contextinfinity.compat.thread_log import ThreadLog
+from contextinfinity.compat.threads import ThreadLog
 from contextinfinity.domain.thread import Thread, Turn
 from contextinfinity_testing.threads.backends import unused
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from contextinfinity.compat.thread_log import ThreadLog
+from contextinfinity.compat.threads import ThreadLog
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.thread import LONGEST_ID, ROLES, Turn
 from contextinfinity_testing.threads.backends import unused

@@ -13,9 +13,9 @@ from msgspec import convert
 import contextinfinity
 from contextinfinity import threads
 from contextinfinity.cli.main import app
-from contextinfinity.compat.redis_threads import RedisThreads
+from contextinfinity.compat.ledger_threads import RedisThreads
 from contextinfinity.compat.shadow_threads import read_report
-from contextinfinity.compat.thread_log import IN_PROCESS
+from contextinfinity.compat.threads import IN_PROCESS
 from contextinfinity.errors import LedgerCorrupt
 from contextinfinity.settings import General, Settings, Storage
 from contextinfinity.threads import Turn

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextinfinity.compat.thread_log import IN_PROCESS, TURN_CHARACTERS, InProcessThreads
+from contextinfinity.compat.threads import IN_PROCESS, TURN_CHARACTERS, InProcessThreads
 from contextinfinity.errors import Refused
 from contextinfinity.threads import THREADS, Thread, Turn
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextinfinity.compat.thread_log import window_start
+from contextinfinity.compat.threads import window_start
 from contextinfinity.domain.thread import Turn
 from tests.cases import each
 

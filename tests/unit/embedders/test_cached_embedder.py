@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from contextinfinity.embedders.cached import CachedEmbedder
+from contextinfinity.embedders.choice import CachedEmbedder
 from contextinfinity.embedders.contract import Kind
 from contextinfinity.errors import ProviderError
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contextinfinity.embedders.endpoint import Endpoint, EndpointEmbedder
-from contextinfinity.embedders.endpoint_models import EndpointModel, known_model
+from contextinfinity.embedders.endpoint import Endpoint, EndpointEmbedder, EndpointModel, known_model
 from contextinfinity.errors import ProviderError
 
 PLAIN = EndpointModel(dim=3, tokens=50)

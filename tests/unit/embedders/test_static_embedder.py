@@ -15,8 +15,16 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from contextinfinity.embedders.static import LONGEST, StaticEmbedder, built_in
-from contextinfinity.embedders.weights import SHAPE, TOKENIZER, WEIGHTS, installed, mapped
+from contextinfinity.embedders.static import (
+    LONGEST,
+    SHAPE,
+    TOKENIZER,
+    WEIGHTS,
+    StaticEmbedder,
+    built_in,
+    installed,
+    mapped,
+)
 from contextinfinity.errors import ProviderError
 
 if TYPE_CHECKING:

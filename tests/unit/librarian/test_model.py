@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import ProviderRequest
+from contextinfinity.domain.prompt import Abilities, ProviderRequest
 from contextinfinity.domain.turn import Problem
 from contextinfinity.librarian.contract import Summary, Task, TranscriptMessage
 from contextinfinity.librarian.digest import parse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from contextinfinity.mcp_server.result_size import LARGEST, bounded
+from contextinfinity.mcp_server.mcp_tools import LARGEST, bounded
 
 pytestmark = pytest.mark.req("API-9")
 

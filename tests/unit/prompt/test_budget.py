@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from contextinfinity.domain.message import say
-from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Budget
+from contextinfinity.domain.prompt import Abilities
 from contextinfinity.errors import ProviderError, Refused
 from contextinfinity.prompt.assemble import Frame, assemble
 from contextinfinity.prompt.measure import SMALLEST_WINDOW, Ceilings, check_pins_limit, divide_window, report

@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from contextinfinity.prompt.detectors import DETECTORS
-from contextinfinity.prompt.redact import hidden
+from contextinfinity.prompt.redact import DETECTORS, hidden
 from tests.cases import each
 
 MIXED = "a1B2c3D4e5F6g7H8i9J0" * 5

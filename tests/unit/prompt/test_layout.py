@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.message import Message, TextBlock, say
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import WorkspaceText
+from contextinfinity.domain.prompt import Abilities, WorkspaceText
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.assemble import Frame, assemble, check_pins
 from contextinfinity.prompt.layout import (

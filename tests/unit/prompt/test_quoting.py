@@ -14,12 +14,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import ProviderRequest
+from contextinfinity.domain.prompt import Abilities, ProviderRequest
 from contextinfinity.prompt.layout import RULE, artifact_text, lay_out
 from contextinfinity.prompt.quoting import harmless, quote, unquote
 from contextinfinity.providers.contract import write
-from contextinfinity.providers.factory import wire
+from contextinfinity.providers.remote import wire
 from contextinfinity.settings import ModelSettings, Settings
 from tests.cases import each
 from tests.sizes import sized

@@ -19,9 +19,8 @@ from contextinfinity.domain.message import (
     ToolUseBlock,
     say,
 )
-from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Front
-from contextinfinity.domain.prompt import Prompt
+from contextinfinity.domain.prompt import Abilities, Prompt
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.assemble import Frame, assemble
 from contextinfinity.prompt.layout import lay_out

@@ -9,16 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from contextinfinity.domain.message import TextBlock, ToolResultBlock, say
-from contextinfinity.domain.model import Abilities
 from contextinfinity.domain.plan import Budget, Plan, Shrunk
-from contextinfinity.domain.prompt import WorkspaceText
+from contextinfinity.domain.prompt import Abilities, WorkspaceText
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.assemble import Assembled, Frame, assemble
-from contextinfinity.prompt.cutting import WHOLE, cut, levels_of
 from contextinfinity.prompt.layout import MEMORIES, lay_out
 from contextinfinity.prompt.measure import Ceilings, divide_window
 from contextinfinity.prompt.prompt_sections import Sections, Shown
-from contextinfinity.prompt.shrink import OLDER_SHARES, SLICE, describe, shrink
+from contextinfinity.prompt.shrink import OLDER_SHARES, SLICE, WHOLE, cut, describe, levels_of, shrink
 from tests.unit.prompt.material import FULL, MEASURE, QUESTION, artifact, called, gave, sections, shown, with_front
 
 LONG = "".join(f"Line {number} of a long report.\n" for number in range(600))

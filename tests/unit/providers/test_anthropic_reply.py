@@ -19,8 +19,7 @@ from contextinfinity.domain.message import (
     ToolCallItem,
     UnknownItem,
 )
-from contextinfinity.domain.model import Abilities, Prices
-from contextinfinity.domain.prompt import StreamedPiece, TextDelta
+from contextinfinity.domain.prompt import Abilities, Prices, StreamedPiece, TextDelta
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, StepOutcome, Usage
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.anthropic import AnthropicWire

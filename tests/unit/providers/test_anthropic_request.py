@@ -21,8 +21,7 @@ from contextinfinity.domain.message import (
     blob_source,
     say,
 )
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
+from contextinfinity.domain.prompt import Abilities, Prompt, ProviderRequest, ToolSpec
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.anthropic import AnthropicWire
 from contextinfinity.providers.contract import canonical

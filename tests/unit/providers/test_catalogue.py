@@ -9,7 +9,7 @@ import pytest
 from anthropic.types import Model
 from openai.types import ChatModel
 
-from contextinfinity.domain.model import Abilities, Prices
+from contextinfinity.domain.prompt import Abilities, Prices
 from contextinfinity.errors import SettingsError
 from contextinfinity.providers.catalogue import abilities_of, models_of
 from contextinfinity.vendors import VENDORS

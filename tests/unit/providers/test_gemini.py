@@ -26,8 +26,15 @@ from contextinfinity.domain.message import (
     blocks_of,
     say,
 )
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, Prompt, ProviderRequest, RequestOptions, TextDelta, ToolSpec
+from contextinfinity.domain.prompt import (
+    Abilities,
+    Finished,
+    Prompt,
+    ProviderRequest,
+    RequestOptions,
+    TextDelta,
+    ToolSpec,
+)
 from contextinfinity.domain.turn import Completed, Incomplete, Paused
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.catalogue import abilities_of

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 
 from contextinfinity.domain.message import AssistantItem, ReasoningItem, TextBlock, ToolCallItem, UnknownItem
-from contextinfinity.domain.model import Abilities, Prices
-from contextinfinity.domain.prompt import Finished, TextDelta
+from contextinfinity.domain.prompt import Abilities, Finished, Prices, TextDelta
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, Usage
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.openai_chat import ChatWire

@@ -28,8 +28,7 @@ from contextinfinity.domain.message import (
     UnknownBlock,
     say,
 )
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
+from contextinfinity.domain.prompt import Abilities, Prompt, ProviderRequest, ToolSpec
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.contract import Wire, write, written_again
 from contextinfinity.providers.openai_chat import ChatWire

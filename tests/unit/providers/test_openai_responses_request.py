@@ -24,8 +24,7 @@ from contextinfinity.domain.message import (
     blob_source,
     say,
 )
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
+from contextinfinity.domain.prompt import Abilities, Prompt, ProviderRequest, ToolSpec
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.contract import Wire
 from contextinfinity.providers.openai_responses import ResponsesWire

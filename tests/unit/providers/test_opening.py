@@ -9,12 +9,11 @@ from typing import Any, get_args
 import pytest
 
 from contextinfinity.domain.message import Message, TextBlock, say
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import SENT, Prompt, ProviderRequest, ToolSpec
+from contextinfinity.domain.prompt import SENT, Abilities, Prompt, ProviderRequest, ToolSpec
 from contextinfinity.domain.sent_form import CHAT
 from contextinfinity.errors import ProviderError
 from contextinfinity.providers.contract import Provider
-from contextinfinity.providers.factory import ProviderFactory, address, overrides, wire
+from contextinfinity.providers.remote import ProviderFactory, address, overrides, wire
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.settings.sections import Anthropic, OpenAI, Tools
 from contextinfinity.vendors import VENDORS, ProviderName
@@ -221,7 +220,7 @@ def test_a_prompt_is_counted_before_it_is_sent() -> None:
 def test_opening_providers_loads_no_http_client() -> None:
     code = (
         "import sys\n"
-        "from contextinfinity.providers.factory import ProviderFactory\n"
+        "from contextinfinity.providers.remote import ProviderFactory\n"
         "from contextinfinity.vendors import VENDORS\n"
         "from contextinfinity.settings import ModelSettings, Settings\n"
         "factory = ProviderFactory(Settings())\n"

@@ -15,8 +15,7 @@ from contextinfinity.domain.message import AssistantItem, TextBlock, ToolCallIte
 from contextinfinity.domain.prompt import Finished, Prompt, ProviderEvent, ProviderRequest, Retry, TextDelta, ToolSpec
 from contextinfinity.domain.turn import Completed, Paused
 from contextinfinity.errors import ProviderError
-from contextinfinity.providers.factory import ProviderFactory, address, overrides, wire
-from contextinfinity.providers.remote import RemoteProvider
+from contextinfinity.providers.remote import ProviderFactory, RemoteProvider, address, overrides, wire
 from contextinfinity.providers.transport import LARGEST_REPLY, RetryPolicy, VendorConnection
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity_testing.vendors import Answer, FakeVendors, Trouble

@@ -16,9 +16,9 @@ from contextinfinity.domain.prompt import Finished, Prompt, ProviderRequest, Req
 from contextinfinity.domain.turn import Completed, Incomplete
 from contextinfinity.providers.catalogue import abilities_of
 from contextinfinity.providers.contract import Provider
-from contextinfinity.providers.factory import ProviderFactory
 from contextinfinity.providers.local.gguf import ModelFile
 from contextinfinity.providers.local.provider import LocalProvider, LocalRunSettings
+from contextinfinity.providers.remote import ProviderFactory
 from contextinfinity.providers.request_options import joined
 from contextinfinity.providers.scripted import ScriptedProvider, ScriptedReply, ToolCall
 from contextinfinity.settings import ModelSettings, OpenAI, Settings, Tools

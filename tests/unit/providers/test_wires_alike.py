@@ -21,8 +21,7 @@ from contextinfinity.domain.message import (
     UnknownBlock,
     say,
 )
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
+from contextinfinity.domain.prompt import Abilities, Prompt, ProviderRequest, ToolSpec
 from contextinfinity.providers.anthropic import AnthropicWire
 from contextinfinity.providers.contract import Wire
 from contextinfinity.providers.gemini import GeminiWire

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from contextinfinity.domain.model import Abilities, Prices
 from contextinfinity.domain.plan import Route
+from contextinfinity.domain.prompt import Abilities, Prices
 from contextinfinity.domain.wire import dumps, loads
 from contextinfinity.errors import InvalidInput
 from contextinfinity.providers.failures import KINDS

@@ -7,9 +7,8 @@ from rich.console import Console
 from rich.text import Text
 
 from contextinfinity.domain.events import Delta, Durability, Retrying, StepStarted, ToolCalled
-from contextinfinity.tui.live_turn import LiveTurn
+from contextinfinity.tui.live_turn import LiveTurn, Look
 from contextinfinity.tui.status_header import durability_of
-from contextinfinity.tui.turn_view import Look
 
 STEP = StepStarted(step_id="s", step_index=0, provider="scripted", model="demo")
 

@@ -213,7 +213,7 @@ class ChatSession:
 
     def save(self, file: Path) -> int:
         """Export the conversation to a file, in the format that its name ends with; return its size."""
-        from contextinfinity.cli.export_command import format_of, write_export
+        from contextinfinity.cli.exchange_commands import format_of, write_export
 
         return write_export(self._work, self.options, file, format_of(None, file), self.here()[0])
 

@@ -13,9 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextinfinity.embedders.contract import Kind
+from contextinfinity.embedders.contract import Kind, valid_unicode
 from contextinfinity.embedders.minilm.graph import Shape, bert
-from contextinfinity.embedders.texts import valid_unicode
 from contextinfinity.errors import ProviderError
 
 if TYPE_CHECKING:

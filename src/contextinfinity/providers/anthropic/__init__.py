@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, ProviderRequest, RequestOptions
+from contextinfinity.domain.prompt import Abilities, Finished, ProviderRequest, RequestOptions
 from contextinfinity.domain.sent_form import MESSAGES
 from contextinfinity.providers.anthropic.reply import MessageAccumulator, finished
 from contextinfinity.providers.anthropic.request import Choices, body

@@ -19,7 +19,7 @@ from contextinfinity.domain.message import (
     ToolUseBlock,
     UnknownBlock,
 )
-from contextinfinity.domain.model import Abilities
+from contextinfinity.domain.prompt import Abilities
 from contextinfinity.providers import wire_values
 
 PROVIDER = "anthropic"

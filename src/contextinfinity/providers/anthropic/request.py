@@ -13,8 +13,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from contextinfinity.domain.message import Json, TextBlock
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Prompt, ProviderRequest, ToolSpec
+from contextinfinity.domain.prompt import Abilities, Prompt, ProviderRequest, ToolSpec
 from contextinfinity.domain.sent_form import MESSAGES, PARALLEL, all_in_form
 from contextinfinity.providers import request_options, wire_values
 from contextinfinity.providers.anthropic.blocks import CARRIERS, PROVIDER, THINKING, PlacedBlock, pieces_of, text_piece

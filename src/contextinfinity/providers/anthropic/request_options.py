@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import RequestOptions
+from contextinfinity.domain.prompt import Abilities, RequestOptions
 from contextinfinity.providers.request_options import (
     BUDGETS,
     AppliedOptions,

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, ProviderRequest, RequestOptions
+from contextinfinity.domain.prompt import Abilities, Finished, ProviderRequest, RequestOptions
 from contextinfinity.providers.contract import Accumulator
 from contextinfinity.providers.gemini import reply, request
 from contextinfinity.providers.gemini.request import for_gemini

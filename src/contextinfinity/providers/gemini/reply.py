@@ -17,8 +17,7 @@ from contextinfinity.domain.message import (
     TranscriptItem,
     UnknownItem,
 )
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, TextDelta
+from contextinfinity.domain.prompt import Abilities, Finished, TextDelta
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, StepOutcome, Usage
 from contextinfinity.providers import wire_values
 from contextinfinity.providers.failures import failure_in_stream, garbled

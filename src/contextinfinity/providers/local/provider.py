@@ -7,6 +7,8 @@ Loaded llama.cpp models: one per file and configuration, shared in this process.
 
 A model is loaded on first use by its own thread, which processes requests one at a time. It is unloaded after an idle
 time, or when its last user releases it. It writes nothing to disk.
+
+Create providers of local models from the settings, and describe the built-in one.
 """
 
 from __future__ import annotations
@@ -29,14 +31,16 @@ import msgspec
 from msgspec import Struct
 
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import ProviderEvent, ProviderRequest, RequestOptions
-from contextinfinity.errors import ProviderError
+from contextinfinity.domain.prompt import Abilities, ProviderEvent, ProviderRequest, RequestOptions
+from contextinfinity.errors import ProviderError, SettingsError
 from contextinfinity.providers.catalogue import overridden
-from contextinfinity.providers.contract import EncodedRequest, write
+from contextinfinity.providers.contract import EncodedRequest, Provider, write
 from contextinfinity.providers.local.gguf import ModelFile, plain
+from contextinfinity.providers.local.weights_file import SMOLLM2, megabytes
 from contextinfinity.providers.openai_chat import ChatWire
+from contextinfinity.providers.remote import overrides
 from contextinfinity.providers.request_options import AppliedOptions
+from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.text.tokens import Counter, counter_of
 
 BATCH = 64
@@ -348,3 +352,38 @@ def _plain(message: dict[str, Any], steering: re.Pattern[str] | None) -> dict[st
 
 def _plain_part(part: dict[str, Any], steering: re.Pattern[str] | None) -> dict[str, Any]:
     return {**part, "text": plain(part["text"], steering)} if part.get("type") == "text" else part
+
+
+BUILT_IN_NOTE = (
+    f"The built-in model, {SMOLLM2.model_id}, is a small one for demonstration: it shows how this works and knows "
+    "little. Name a better one under [models] in config.toml."
+)
+BUILT_IN_OPTIONS: Json = {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.1}
+"""The authors' recommendation, with a small repetition penalty."""
+BUILT_IN_WINDOW = 4096
+"""Half of its window: a longer prompt takes too long on a small machine."""
+BUILT_IN_ANSWER = 512
+"""The maximum number of answer tokens: longer answers are rarely useful."""
+
+
+def local_provider(name: str, model: ModelSettings, settings: Settings) -> Provider:
+    """Return the provider of a gguf file; nothing is loaded yet. Raises ``SettingsError`` if it has no path."""
+    if model.path is None:
+        raise SettingsError(f"models.{name} is a local model without a path.", hint="Name its gguf file with path.")
+    return LocalProvider(ModelFile(Path(model.path)), _running(settings, overrides=overrides(model)))
+
+
+def built_in_provider(settings: Settings) -> LocalProvider:
+    """Return the provider of the built-in model; its weights may be missing."""
+    running = _running(
+        settings,
+        window=BUILT_IN_WINDOW,
+        overrides={"max_output_tokens": BUILT_IN_ANSWER},
+        missing=f"`cix model get` fetches them ({megabytes(SMOLLM2.download)}); or name another model under [models].",
+    )
+    return LocalProvider(ModelFile(settings.models_dir / SMOLLM2.file), running)
+
+
+def _running(settings: Settings, **more: object) -> LocalRunSettings:
+    local = settings.local
+    return LocalRunSettings(threads=local.threads, idle_seconds=local.unload_minutes * 60, **more)  # type: ignore[arg-type]

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from contextinfinity.domain.message import Json
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Finished, ProviderRequest, RequestOptions
+from contextinfinity.domain.prompt import Abilities, Finished, ProviderRequest, RequestOptions
 from contextinfinity.domain.sent_form import CHAT
 from contextinfinity.providers.contract import Accumulator
 from contextinfinity.providers.openai_chat import reply, request

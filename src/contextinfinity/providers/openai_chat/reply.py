@@ -28,8 +28,7 @@ from contextinfinity.domain.message import (
     UnknownItem,
     arguments_of,
 )
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import CallPiece, Finished, ReasoningDone, StreamedPiece, TextDelta
+from contextinfinity.domain.prompt import Abilities, CallPiece, Finished, ReasoningDone, StreamedPiece, TextDelta
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, StepOutcome, Usage
 from contextinfinity.providers import wire_values
 from contextinfinity.providers.failures import failure_in_stream, garbled

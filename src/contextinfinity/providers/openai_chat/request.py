@@ -25,8 +25,7 @@ from contextinfinity.domain.message import (
     ToolUseBlock,
     UnknownBlock,
 )
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Prompt, ProviderRequest, RequestOptions, ToolSpec
+from contextinfinity.domain.prompt import Abilities, Prompt, ProviderRequest, RequestOptions, ToolSpec
 from contextinfinity.domain.sent_form import CHAT, JSON_OBJECT, PARALLEL, all_in_form
 from contextinfinity.providers import request_options, wire_values
 from contextinfinity.providers.request_options import (

@@ -27,8 +27,7 @@ from contextinfinity.domain.message import (
     UnknownItem,
     arguments_of,
 )
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import CallPiece, Finished, ReasoningDone, StreamedPiece, TextDelta
+from contextinfinity.domain.prompt import Abilities, CallPiece, Finished, ReasoningDone, StreamedPiece, TextDelta
 from contextinfinity.domain.sent_form import joined_name
 from contextinfinity.domain.turn import Completed, Incomplete, Paused, StepOutcome, Usage
 from contextinfinity.providers import wire_values

@@ -26,8 +26,7 @@ from contextinfinity.domain.message import (
     UnknownBlock,
     arguments_of,
 )
-from contextinfinity.domain.model import Abilities
-from contextinfinity.domain.prompt import Prompt, ProviderRequest, RequestOptions
+from contextinfinity.domain.prompt import Abilities, Prompt, ProviderRequest, RequestOptions
 from contextinfinity.domain.sent_form import JSON_OBJECT, PARALLEL, RESPONSES, RESPONSES_PARTS, all_in_form, joined_name
 from contextinfinity.providers import request_options, wire_values
 from contextinfinity.providers.request_options import (

@@ -11,9 +11,9 @@ from textual.widgets import OptionList
 
 from contextinfinity.client.results import ShownBranch
 from contextinfinity.text.plurals import counted
+from contextinfinity.tui.live_turn import Look, clock
 from contextinfinity.tui.open_conversation import branch_name
 from contextinfinity.tui.panels.panel import ListPanel
-from contextinfinity.tui.turn_view import Look, clock
 
 
 class BranchesPanel(ListPanel):

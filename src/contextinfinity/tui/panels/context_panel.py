@@ -16,8 +16,8 @@ from rich.text import Text
 from contextinfinity.domain.plan import LeftOut, Plan
 from contextinfinity.text.plurals import counted, covered_turns
 from contextinfinity.text.terminal.control_characters import printable
+from contextinfinity.tui.live_turn import Look, tokens
 from contextinfinity.tui.panels.panel import STEP_KEYS, TextPanel
-from contextinfinity.tui.turn_view import Look, tokens
 
 if TYPE_CHECKING:
     from contextinfinity.client.contract import Explained

@@ -11,8 +11,8 @@ from textual.binding import Binding, BindingType
 from contextinfinity.client.results import ShownFold
 from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.text.terminal.summary_diff import one_column, side_by_side
+from contextinfinity.tui.live_turn import tokens
 from contextinfinity.tui.panels.panel import TextPanel
-from contextinfinity.tui.turn_view import tokens
 
 LISTED = 12
 EXPLANATION = """\

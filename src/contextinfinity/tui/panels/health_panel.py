@@ -7,8 +7,8 @@ from rich.text import Text
 
 from contextinfinity.client.results import Health
 from contextinfinity.text.terminal.control_characters import printable
+from contextinfinity.tui.live_turn import clock
 from contextinfinity.tui.panels.panel import TextPanel
-from contextinfinity.tui.turn_view import clock
 
 EVERY_SECONDS = 2.0
 STYLES = {"ready": "bold green", "degraded": "bold yellow", "unready": "bold red"}

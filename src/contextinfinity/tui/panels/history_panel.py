@@ -20,9 +20,9 @@ from contextinfinity.client.results import ShownTurn
 from contextinfinity.domain.turn import Phase
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.text.terminal.control_characters import printable
+from contextinfinity.tui.live_turn import clock
 from contextinfinity.tui.panels.panel import Panel
 from contextinfinity.tui.turn_scroll import TurnPages
-from contextinfinity.tui.turn_view import clock
 
 
 class TurnIndex(ScrollView, can_focus=True):

@@ -15,8 +15,8 @@ from contextinfinity.client.results import ShownMemory
 from contextinfinity.domain.session import Owner
 from contextinfinity.text.terminal.control_characters import printable
 from contextinfinity.tui.dialogs import ConfirmDialog, TextDialog
+from contextinfinity.tui.live_turn import clock
 from contextinfinity.tui.panels.panel import ListPanel
-from contextinfinity.tui.turn_view import clock
 
 if TYPE_CHECKING:
     from contextinfinity.client.contract import MemoryClient

@@ -22,8 +22,8 @@ from textual.widgets.option_list import Option
 from textual.worker import Worker
 
 from contextinfinity.errors import ContextInfinityError
+from contextinfinity.tui.live_turn import Look
 from contextinfinity.tui.open_conversation import OpenConversation
-from contextinfinity.tui.turn_view import Look
 
 STEP_KEYS: list[BindingType] = [
     Binding("j", "step(1)", "Next turn", show=False),

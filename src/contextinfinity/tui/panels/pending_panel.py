@@ -8,8 +8,8 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 
 from contextinfinity.text.terminal.control_characters import printable
+from contextinfinity.tui.live_turn import clock
 from contextinfinity.tui.panels.panel import ListPanel
-from contextinfinity.tui.turn_view import clock
 
 
 class PendingPanel(ListPanel):

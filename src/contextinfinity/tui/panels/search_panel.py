@@ -13,8 +13,8 @@ from textual.message import Message
 from textual.widgets import Input, OptionList
 
 from contextinfinity.domain.search import Hit
+from contextinfinity.tui.live_turn import clock, excerpt
 from contextinfinity.tui.panels.panel import ListPanel
-from contextinfinity.tui.turn_view import clock, excerpt
 
 TYPING_SECONDS = 0.2
 MOST = 30

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from contextinfinity.client.results import ShownStep, TurnAccount
 from contextinfinity.text.terminal.control_characters import printable
+from contextinfinity.tui.live_turn import tokens
 from contextinfinity.tui.panels.panel import STEP_KEYS, TextPanel
-from contextinfinity.tui.turn_view import tokens
 
 LONGEST = 600
 
