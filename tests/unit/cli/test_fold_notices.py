@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from contextinfinity.cli.chat.notices import print_fold_notices
+from contextinfinity.cli.chat.chat_session import print_fold_notices
 from contextinfinity.domain.events import CompactionCompleted, CompactionEvent, CompactionFailed, CompactionStarted
 from contextinfinity.domain.ids import new_id
-from contextinfinity.tui import engine_notices
+from contextinfinity.tui import client_thread
 
 WHERE: Any = {"thread_id": new_id(), "branch_id": new_id()}
 STARTED, FAILED = CompactionStarted(**WHERE), CompactionFailed(**WHERE, message="The disk is full.")
@@ -37,7 +37,7 @@ async def test_the_end_of_a_fold_is_told_and_one_without_effect_is_not(
     shown: list[str] = []
     app: Any = SimpleNamespace(notify=lambda text, **_: shown.append(text))
     for event in (STARTED, end):
-        engine_notices._report(app, event)
+        client_thread._report(app, event)
     printed = capsys.readouterr()
     assert (words in printed.err, bool(printed.out + printed.err)) == (True, bool(words))
     assert len(shown) == bool(words)
