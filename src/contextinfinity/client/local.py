@@ -30,7 +30,14 @@ from contextinfinity.client.contract import (
     TurnTarget,
 )
 from contextinfinity.client.drop_in import DropIn, ResponseClient, StoredConversations
-from contextinfinity.client.local_resources import ClientResource, ImageClient, LocalMemories, LocalTokens, health_of
+from contextinfinity.client.local_resources import (
+    ClientResource,
+    ImageClient,
+    LocalMemories,
+    LocalTokens,
+    health_of,
+    history_status,
+)
 from contextinfinity.client.references import LAST, fits, only_match
 from contextinfinity.client.results import (
     Committed,
@@ -134,8 +141,6 @@ class LocalClient:
 
     async def history_status(self, thread_id: str) -> dict[str, int | float | bool | str]:
         """Return how full the verbatim part of a conversation is."""
-        from contextinfinity.client.results import history_status
-
         return await history_status(self._engine, await self._engine.session(thread_id, self._owner))
 
     async def __aenter__(self) -> Self:

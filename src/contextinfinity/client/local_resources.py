@@ -1,10 +1,6 @@
-"""API tokens, and the health of an engine.
+"""What a local client is made of besides conversations: tokens, memories, images, and its health.
 
-``MemoryClient`` of an engine in this process.
-
-Images that were sent with a message, as bytes.
-
-Base of all resources of a local client: an engine, and the owner whose objects they find.
+``ClientResource`` is the base of all resources of a local client: an engine, and the owner whose objects they find.
 """
 
 from __future__ import annotations
@@ -27,8 +23,10 @@ from contextinfinity.domain.token import NewToken, Token, TokenId, TokenScope
 from contextinfinity.domain.turn import Turn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.memory_editing import HINT, thread_of_tags
+from contextinfinity.engine.turn_cache import read_back
 from contextinfinity.errors import LedgerError, NotFound, TokenNeeded
 from contextinfinity.memory.memory_findings import MemoryFinding
+from contextinfinity.prompt.measure import Measure
 from contextinfinity.text.plurals import counted
 
 PREFIX = "cix_"
@@ -143,6 +141,27 @@ async def health_of(engine: Engine) -> Health:
         reason = f"{counted(backlog.failed, 'job')} failed permanently; `cix reindex` repeats their work."
         return Health(status="degraded", reasons=(reason,), backlog=backlog)
     return Health(status="ready", reasons=(), backlog=backlog)
+
+
+async def history_status(engine: Engine, session: Session) -> dict[str, int | float | bool | str]:
+    """Return the tokens and messages that are shown verbatim, and the trigger of compaction."""
+    from contextinfinity.workspace.history import messages_of
+
+    store, model = engine.store, engine.models.named(None)
+    branch_id = session.active_branch
+    head, branch = await store.states.head(branch_id), await store.branches.get(branch_id)
+    end = head.turn_seq if branch is None else branch.last_turn_seq
+    turns = await read_back(store.turns, branch_id, after=head.covers_turn_seq, before=end + 1)
+    messages = [message for turn in turns for message in messages_of(turn)]
+    tokens, trigger = Measure(model.counter).messages(messages), engine.budget_of(model).fold_trigger
+    return {
+        "session_id": session.id,
+        "message_count": len(messages),
+        "history_tokens": tokens,
+        "trigger": trigger,
+        "percent": round(100 * tokens / max(1, trigger), 1),
+        "enabled": engine.setup.folds,
+    }
 
 
 class ClientResource:

@@ -1,8 +1,6 @@
 """Return values of the client, with the names that the interfaces show.
 
 Each is plain data that can be converted to JSON field by field. Text fields are never None; missing text is empty.
-
-The size of the verbatim part of a conversation, relative to the fold trigger.
 """
 
 from __future__ import annotations
@@ -32,10 +30,6 @@ from contextinfinity.domain.session import Branch, Session
 from contextinfinity.domain.state import FoldCase, State
 from contextinfinity.domain.token import TokenId, TokenScope
 from contextinfinity.domain.turn import Phase, Problem, Step, StepOutcome, Turn, TurnOutcome, Usage
-from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.turn_cache import read_back
-from contextinfinity.prompt.measure import Measure
-from contextinfinity.workspace.history import messages_of
 
 if TYPE_CHECKING:
     from contextinfinity.engine.folding import Fold
@@ -430,22 +424,3 @@ def shown_summary(state: State, branch_id: BranchId, *, before: State | None = N
 def shown_memory(memory: Memory) -> ShownMemory:
     """Convert a memory."""
     return ShownMemory(**{name: getattr(memory, name) for name in ShownMemory.__struct_fields__})
-
-
-async def history_status(engine: Engine, session: Session) -> dict[str, int | float | bool | str]:
-    """Return the tokens and messages that are shown verbatim, and the trigger of compaction."""
-    store, model = engine.store, engine.models.named(None)
-    branch_id = session.active_branch
-    head, branch = await store.states.head(branch_id), await store.branches.get(branch_id)
-    end = head.turn_seq if branch is None else branch.last_turn_seq
-    turns = await read_back(store.turns, branch_id, after=head.covers_turn_seq, before=end + 1)
-    messages = [message for turn in turns for message in messages_of(turn)]
-    tokens, trigger = Measure(model.counter).messages(messages), engine.budget_of(model).fold_trigger
-    return {
-        "session_id": session.id,
-        "message_count": len(messages),
-        "history_tokens": tokens,
-        "trigger": trigger,
-        "percent": round(100 * tokens / max(1, trigger), 1),
-        "enabled": engine.setup.folds,
-    }
