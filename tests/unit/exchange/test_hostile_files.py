@@ -331,8 +331,9 @@ def test_a_line_of_100_mb_and_a_gzip_bomb_take_bounded_memory(tmp_path: Path) ->
     with line.open("wb") as file:
         file.write(b'{"role":"user","content":"' + b"x" * (100 << 20) + b'"}\n{"role":"user","content":"after"}')
     with gzip.open(bomb, "wb", 1) as packed:
+        packed.write(b"[")
         for _ in range(5):
-            packed.write(BLANK)
+            packed.write(BLANK[1:-1])
     for path, words in ((line, ""), (bomb, "times its size")):
         taken, problem = memory_of(path)
         assert words in problem
