@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 # Modules are compiled once, not in each of the hundreds of processes that tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run setup test check format docs screenshots bench bench-full peers torture storm endurance fuzz proof clients screenshots-web dist dist-check clean
+.PHONY: run setup test check format docs screenshots bench bench-full bench-peers peers torture storm endurance fuzz proof clients screenshots-web dist dist-check clean
 
 run: .venv/.run ## install what a chat needs and start one
 	@$(BIN)/cix chat
@@ -43,9 +43,14 @@ bench: .venv/.setup ## figures up to 100,000 turns, beside raw SQLite
 bench-full: .venv/.setup ## the same with 1,000,000 turns; its data is kept in benchmarks/data
 	$(BIN)/python -m benchmarks --full
 
-peers: ## install what `bench recall` is compared with, in .venv-peers
+peers: ## install what the benchmarks `recall` and `peers` compare with, in .venv-peers
 	@$(PYTHON) -m venv .venv-peers
-	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check chromadb mem0ai langchain-core langchain
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check aiosqlite chromadb langchain langchain-community \
+	  langchain-core langgraph langgraph-checkpoint-sqlite llama-index-core llm matplotlib mem0ai openai-agents sqlalchemy
+
+bench-peers: .venv/.setup peers ## the same conversation in every library of `make peers`, with a plot
+	$(BIN)/python -m benchmarks peers
+	.venv-peers/bin/python benchmarks/peer_plots.py
 
 clients: .venv/.setup ## real clients that are too large for every run, against every wire
 	CONTEXTINFINITY_PROOF=1 $(TESTS) --timeout 0 -m proof tests/doors/v1

@@ -406,7 +406,7 @@ async def test_damaged_deep_and_wrongly_encoded_files_are_told(store: Store, tmp
     (tmp_path / "damaged.zip").write_bytes(data)
     with pytest.raises(InvalidInput, match="damaged"):
         await load(store, tmp_path / "damaged.zip")
-    deep = b'[{"mapping": {"x": ' + b"[" * 5000 + b"]" * 5000 + b"}}]"
+    deep = b'[{"mapping": {"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}]"
     (tmp_path / "deep.json").write_bytes(deep)
     with pytest.raises(InvalidInput, match="nested too deep"):
         await load(store, tmp_path / "deep.json")
