@@ -209,8 +209,7 @@ class RunningTurn:
         self.journal: Journal | None = None
         self.cancelled = Cancellation()
         self.news = TurnNotification()
-        self.answer_news = TurnNotification()
-        """Notified only when the turn is answered, and when it ends."""
+        """Notified whenever the turn changes, and when it ends."""
         self.ended = False
         self.readers = 0
         """The number of watchers in this process."""
@@ -221,8 +220,6 @@ class RunningTurn:
             note_turn(turn)
         self.turn = turn
         self.news.notify()
-        if turn.phase not in UNFINISHED:
-            self.answer_news.notify()
 
     def answered(self, turn: Turn, end: TurnEnd) -> AnsweredTurn | None:
         """Return the input of the finished turn's jobs; None if it has to be read from the ledger."""
@@ -239,7 +236,6 @@ class RunningTurn:
         """Mark the turn as ended in this process and notify its watchers."""
         self.ended = True
         self.news.notify()
-        self.answer_news.notify()
 
 
 LOOK_SECONDS = 0.05
@@ -328,7 +324,7 @@ async def watch(
         running.readers += 1
     try:
         while True:
-            news = None if running is None else running.news.listen() if deltas else running.answer_news.listen()
+            news = None if running is None else running.news.listen()
             turn, step = _seen_here(running, place.index) or await _look(turns, turn_id, place.index)
             if deltas and step is not None:
                 if announced < place.index:
