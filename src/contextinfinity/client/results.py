@@ -30,6 +30,7 @@ from contextinfinity.domain.session import Branch, Session
 from contextinfinity.domain.state import FoldCase, State
 from contextinfinity.domain.token import TokenId, TokenScope
 from contextinfinity.domain.turn import Phase, Problem, Step, StepOutcome, Turn, TurnOutcome, Usage
+from contextinfinity.memory.memory_findings import MemoryFinding
 
 if TYPE_CHECKING:
     from contextinfinity.engine.folding import Fold
@@ -245,6 +246,80 @@ class Health(Struct, frozen=True, kw_only=True):
     backlog: Backlog = Backlog()
     spool_depth: int = 0
     """How many turns and sessions are held for a ledger that is away."""
+
+
+class MadeThread(Struct, frozen=True, kw_only=True):
+    """A conversation that was created."""
+
+    thread_id: str
+    branch_id: str
+
+
+class ThreadPage(Struct, frozen=True, kw_only=True):
+    """Conversations, most recently used first; ``next`` is the ``after`` of the next page, if there is one."""
+
+    threads: tuple[ShownThread, ...]
+    next: str | None
+
+
+class ShownMessage(Struct, frozen=True, kw_only=True):
+    """One message of a turn. A pending or missing answer has no text; ``outcome`` says why."""
+
+    role: str
+    content: str
+    turn_id: str
+    turn_seq: int
+    branch_id: str
+    created_at: datetime
+    phase: Phase
+    outcome: TurnOutcome | None
+    model: str | None = None
+    usage: Usage | None = None
+    error: Problem | None = None
+    latency_ms: dict[str, float] | None = None
+    images: int = 0
+    tool_calls: int = 0
+
+
+class MessagePage(Struct, frozen=True, kw_only=True):
+    """Messages, oldest first; ``before`` selects the page of earlier messages, if there are any."""
+
+    thread_id: str
+    branch_id: str
+    messages: tuple[ShownMessage, ...]
+    before: str | None
+
+
+class BranchList(Struct, frozen=True, kw_only=True):
+    """The branches of a conversation, oldest first."""
+
+    thread_id: str
+    branches: tuple[ShownBranch, ...]
+
+
+class MemoryPage(Struct, frozen=True, kw_only=True):
+    """Memories, newest first; ``next`` is the ``after`` of the next page, if there is one."""
+
+    memories: tuple[ShownMemory, ...]
+    next: str | None = None
+
+
+class Findings(Struct, frozen=True, kw_only=True):
+    """Findings of a memory audit."""
+
+    findings: tuple[MemoryFinding, ...]
+
+
+class Forgotten(Struct, frozen=True, kw_only=True):
+    """The id of a deleted memory."""
+
+    forgotten: str
+
+
+class ModelNames(Struct, frozen=True, kw_only=True):
+    """The available models, the default first."""
+
+    models: tuple[str, ...]
 
 
 def turn_account(turn: Turn, steps: Sequence[Step]) -> TurnAccount:

@@ -21,12 +21,20 @@ from starlette.responses import Response
 
 from contextinfinity.client.contract import Explained, Quoted
 from contextinfinity.client.results import (
+    BranchList,
     Committed,
+    Findings,
+    Forgotten,
+    MadeThread,
+    MemoryPage,
+    MessagePage,
+    ModelNames,
     Pins,
     ShownBranch,
     ShownFold,
     ShownMemory,
     ShownThread,
+    ThreadPage,
     TurnAccount,
 )
 from contextinfinity.domain.events import CallStreamed, CompactionEvent, Event, FinishedTurn, Reasoned
@@ -34,11 +42,10 @@ from contextinfinity.domain.message import ContentBlock, ImageBlock, TextBlock, 
 from contextinfinity.domain.plan import Intent
 from contextinfinity.domain.search import Hits
 from contextinfinity.domain.session import Deleted
-from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage, UserSpending
+from contextinfinity.domain.turn import TurnOutcome, UserSpending
 from contextinfinity.domain.wire import has_nul, unreadable
 from contextinfinity.errors import InvalidInput, TooLarge, WrongForm
 from contextinfinity.exchange.import_progress import Imported
-from contextinfinity.memory.memory_findings import MemoryFinding
 from contextinfinity.server import problems, streams
 
 B = TypeVar("B", bound=Struct)
@@ -271,55 +278,6 @@ def _is_source(source: object) -> bool:
 REFERENCE = "#/components/schemas/{name}"
 
 
-class MadeThread(Struct, frozen=True, kw_only=True):
-    """A conversation that was created."""
-
-    thread_id: str
-    branch_id: str
-
-
-class ThreadPage(Struct, frozen=True, kw_only=True):
-    """Conversations, most recently used first; ``next`` is the ``after`` of the next page, if there is one."""
-
-    threads: tuple[ShownThread, ...]
-    next: str | None
-
-
-class ShownMessage(Struct, frozen=True, kw_only=True):
-    """One message of a turn. A pending or missing answer has no text; ``outcome`` says why."""
-
-    role: str
-    content: str
-    turn_id: str
-    turn_seq: int
-    branch_id: str
-    created_at: Any
-    phase: Phase
-    outcome: TurnOutcome | None
-    model: str | None = None
-    usage: Usage | None = None
-    error: Problem | None = None
-    latency_ms: dict[str, float] | None = None
-    images: int = 0
-    tool_calls: int = 0
-
-
-class MessagePage(Struct, frozen=True, kw_only=True):
-    """Messages, oldest first; ``before`` selects the page of earlier messages, if there are any."""
-
-    thread_id: str
-    branch_id: str
-    messages: tuple[ShownMessage, ...]
-    before: str | None
-
-
-class BranchList(Struct, frozen=True, kw_only=True):
-    """The branches of a conversation, oldest first."""
-
-    thread_id: str
-    branches: tuple[ShownBranch, ...]
-
-
 class ChatFacts(Struct, frozen=True, kw_only=True):
     """Facts about a chat answer. ``candidates``: the choices of a clarifying question.
 
@@ -356,31 +314,6 @@ class ChatAnswer(Struct, frozen=True, kw_only=True):
     session_id: str
     metadata: ChatFacts
     error: str | None = None
-
-
-class MemoryPage(Struct, frozen=True, kw_only=True):
-    """Memories, newest first; ``next`` is the ``after`` of the next page, if there is one."""
-
-    memories: tuple[ShownMemory, ...]
-    next: str | None = None
-
-
-class Findings(Struct, frozen=True, kw_only=True):
-    """Findings of a memory audit."""
-
-    findings: tuple[MemoryFinding, ...]
-
-
-class Forgotten(Struct, frozen=True, kw_only=True):
-    """The id of a deleted memory."""
-
-    forgotten: str
-
-
-class ModelNames(Struct, frozen=True, kw_only=True):
-    """The available models, the default first."""
-
-    models: tuple[str, ...]
 
 
 class RenderedTexts(Struct, frozen=True, kw_only=True):

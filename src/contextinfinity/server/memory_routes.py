@@ -14,20 +14,10 @@ from starlette.responses import Response
 
 from contextinfinity.client.contract import TurnTarget
 from contextinfinity.client.references import cursor_of, position_of
-from contextinfinity.client.results import ShownMemory
+from contextinfinity.client.results import Findings, Forgotten, MemoryPage, ShownMemory
 from contextinfinity.domain.search import ChunkSide, ChunkType, Hits
 from contextinfinity.server.auth import ActingUser, ActingWith, Asking, ForUser, acting, acting_with
-from contextinfinity.server.bodies import (
-    WITH_BODY,
-    Findings,
-    Forgotten,
-    MemoryChange,
-    MemoryPage,
-    NewMemoryBody,
-    answer,
-    gives,
-    takes,
-)
+from contextinfinity.server.bodies import WITH_BODY, MemoryChange, NewMemoryBody, answer, gives, takes
 from contextinfinity.server.thread_routes import Limit
 
 routes = APIRouter(tags=["memories"], default_response_class=Response)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from contextinfinity.client.contract import Explained, StampedEvent
-from contextinfinity.client.results import Conversation, ShownTurn, TurnAccount
+from contextinfinity.client.results import Conversation, MessagePage, ShownMessage, ShownTurn, TurnAccount
 from contextinfinity.domain.events import FinishedTurn, TurnStarted
 from contextinfinity.domain.ids import is_id
 from contextinfinity.domain.message import IMAGE_TYPES
@@ -33,9 +33,7 @@ from contextinfinity.server.bodies import (
     ALWAYS,
     WITH_BODY,
     Cancel,
-    MessagePage,
     NewMessage,
-    ShownMessage,
     answer,
     content_of,
     gives,

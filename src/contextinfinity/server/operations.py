@@ -16,22 +16,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from contextinfinity.client.contract import ExportFormat
+from contextinfinity.client.results import ModelNames
 from contextinfinity.domain.turn import UserSpending
 from contextinfinity.errors import InvalidInput, NotYours, WrongForm
 from contextinfinity.exchange.exporter import MEDIA_TYPES, SUFFIXES
 from contextinfinity.exchange.import_progress import Format, Imported
 from contextinfinity.server.app_state import MEDIA_TYPE, app_state_of
 from contextinfinity.server.auth import ActingUser, Asking, check_thread_name
-from contextinfinity.server.bodies import (
-    ALWAYS,
-    WITH_BODY,
-    HealthReport,
-    ModelNames,
-    answer,
-    gives,
-    gives_events,
-    refusals,
-)
+from contextinfinity.server.bodies import ALWAYS, WITH_BODY, HealthReport, answer, gives, gives_events, refusals
 from contextinfinity.server.streams import EventStream, event_frames
 from contextinfinity.storage.encryption.protection import scratch_folder
 

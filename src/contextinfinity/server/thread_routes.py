@@ -12,7 +12,16 @@ from msgspec import UNSET
 from starlette.responses import Response
 
 from contextinfinity.client.references import cursor_of, position_of
-from contextinfinity.client.results import Committed, Pins, ShownBranch, ShownFold, ShownThread
+from contextinfinity.client.results import (
+    BranchList,
+    Committed,
+    MadeThread,
+    Pins,
+    ShownBranch,
+    ShownFold,
+    ShownThread,
+    ThreadPage,
+)
 from contextinfinity.domain.session import Deleted, NewSession
 from contextinfinity.errors import InvalidInput
 from contextinfinity.server.auth import ActingUser, ActingWith, ThreadId, TurnId, acting_with, check_thread_name
@@ -20,15 +29,12 @@ from contextinfinity.server.bodies import (
     WITH_BODY,
     ActiveBranch,
     BranchBody,
-    BranchList,
     FoldBody,
     ForkBody,
-    MadeThread,
     NewPin,
     NewThread,
     RollbackBody,
     ThreadChange,
-    ThreadPage,
     answer,
     gives,
     takes,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from datetime import datetime
 from typing import Any, Unpack, get_args
 from uuid import uuid4
 
@@ -14,12 +13,12 @@ from msgspec import Struct
 
 from contextinfinity.client.contract import Content, Explained, SendFields, StampedEvent, end_of
 from contextinfinity.client.remote.server_connection import LOCAL, WAITS, ServerConnection, Unreachable, path
-from contextinfinity.client.results import Conversation, ShownTurn, TurnAccount
+from contextinfinity.client.results import Conversation, MessagePage, ModelNames, ShownMessage, ShownTurn, TurnAccount
 from contextinfinity.domain.events import Clarification, Event, FinishedTurn, TurnDone, TurnFailed, TurnStarted
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Owner
-from contextinfinity.domain.turn import Phase, Problem, TurnOutcome, Usage, UserSpending
+from contextinfinity.domain.turn import Usage, UserSpending
 from contextinfinity.errors import Ending, LedgerAway, LedgerBusy
 
 ANY = "-"
@@ -29,36 +28,8 @@ OUTLINE = (TurnStarted, Clarification, TurnFailed, TurnDone)
 KINDS: dict[str, Any] = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
 
 
-class _Side(Struct, frozen=True, kw_only=True):
-    role: str
-    content: str
-    turn_id: TurnId
-    turn_seq: int
-    branch_id: BranchId
-    created_at: datetime
-    phase: Phase
-    outcome: TurnOutcome | None
-    model: str | None = None
-    usage: Usage | None = None
-    error: Problem | None = None
-    latency_ms: dict[str, float] | None = None
-    images: int = 0
-    tool_calls: int = 0
-
-
-class _MessagePage(Struct, frozen=True, kw_only=True):
-    thread_id: SessionId
-    branch_id: BranchId
-    messages: tuple[_Side, ...]
-    before: str | None
-
-
 class _Planned(Struct, frozen=True, kw_only=True):
     plan: Plan
-
-
-class _ModelNames(Struct, frozen=True, kw_only=True):
-    models: tuple[str, ...]
 
 
 class RemoteConversations:
@@ -131,12 +102,12 @@ class RemoteConversations:
         self, thread_id: str, *, branch_id: BranchId | None = None, limit: int = 50, before: int | None = None
     ) -> Conversation:
         """Return the newest ``limit`` turns of a branch, oldest first; with ``before``, only lower turn_seqs."""
-        sides: list[_Side] = []
+        sides: list[ShownMessage] = []
         place: str | None = None if before is None else str(before)
         while True:
             wanted = max(1, min(PAGE, 2 * limit - len(sides)))
             where = path("threads", thread_id, "messages")
-            page = await self._line.get(where, _MessagePage, limit=wanted, before=place, branch_id=branch_id)
+            page = await self._line.get(where, MessagePage, limit=wanted, before=place, branch_id=branch_id)
             sides[:0] = page.messages
             place = page.before
             if place is None or len(sides) >= 2 * limit:
@@ -163,7 +134,7 @@ class RemoteConversations:
 
     async def models(self) -> tuple[str, ...]:
         """Return the available models, the default first."""
-        return (await self._line.get("/models", _ModelNames)).models
+        return (await self._line.get("/models", ModelNames)).models
 
     async def spending(self, owner: Owner = LOCAL) -> UserSpending:
         """Return what the models of a user's turns cost, and the limits."""
@@ -197,7 +168,7 @@ async def _stamped(blocks: AsyncIterator[tuple[str, bytes, str | None]]) -> Asyn
             yield StampedEvent(event=msgspec.convert({**fields, "type": name}, kind), id=event_id)
 
 
-def _turn(thread_id: SessionId, asked: _Side, answer: _Side) -> ShownTurn:
+def _turn(thread_id: SessionId, asked: ShownMessage, answer: ShownMessage) -> ShownTurn:
     return ShownTurn(
         thread_id=thread_id,
         branch_id=answer.branch_id,

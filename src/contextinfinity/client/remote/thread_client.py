@@ -12,15 +12,27 @@ from typing import Any, TypeVar, Unpack, get_args
 from uuid import uuid4
 
 import msgspec
-from msgspec import Struct
 
 from contextinfinity.client.contract import LOCAL, TurnTarget
 from contextinfinity.client.references import LAST, cursor_of, fits, only_match
 from contextinfinity.client.remote.conversation_client import ANY
 from contextinfinity.client.remote.server_connection import WAITS, ServerConnection, Unreachable, path
-from contextinfinity.client.results import Committed, Pins, ShownBranch, ShownFold, ShownMemory, ShownThread
+from contextinfinity.client.results import (
+    BranchList,
+    Committed,
+    Findings,
+    Forgotten,
+    MadeThread,
+    MemoryPage,
+    Pins,
+    ShownBranch,
+    ShownFold,
+    ShownMemory,
+    ShownThread,
+    ThreadPage,
+)
 from contextinfinity.domain.events import CompactionEvent
-from contextinfinity.domain.ids import BranchId, MemoryId, Position, SessionId, TurnId, is_id
+from contextinfinity.domain.ids import BranchId, MemoryId, Position, TurnId, is_id
 from contextinfinity.domain.search import Hits, IndexReport, ProgressCallback
 from contextinfinity.domain.session import CleanupResult, Deleted, NewSession, Owner
 from contextinfinity.errors import LedgerBusy, NotFound, Refused
@@ -31,19 +43,6 @@ T = TypeVar("T")
 PAGE = 500
 ELSEWHERE = "Run it on the server's machine, without --server."
 FOLDS: dict[str, Any] = {str(kind.__struct_config__.tag): kind for kind in get_args(CompactionEvent)}
-
-
-class _Made(Struct, frozen=True, kw_only=True):
-    thread_id: SessionId
-
-
-class _ThreadPage(Struct, frozen=True, kw_only=True):
-    threads: tuple[ShownThread, ...]
-    next: str | None
-
-
-class _Branches(Struct, frozen=True, kw_only=True):
-    branches: tuple[ShownBranch, ...]
 
 
 class RemoteThreads:
@@ -58,7 +57,7 @@ class RemoteThreads:
             raise Refused("A server assigns ids itself and creates threads only.", hint="Use an external_id.")
         names = ("title", "external_id", "system", "ttl_hours")
         body = {name: value for name in names if (value := getattr(new, name)) is not None}
-        made = await self._line.send("POST", "/threads", _Made, body, owner=new.owner, key=key or uuid4().hex)
+        made = await self._line.send("POST", "/threads", MadeThread, body, owner=new.owner, key=key or uuid4().hex)
         return await self.get(made.thread_id, new.owner)
 
     async def list(
@@ -69,7 +68,7 @@ class RemoteThreads:
         cursor = None if after is None else cursor_of(after)
         while len(found) < limit:
             wanted = min(PAGE, limit - len(found))
-            page = await self._line.get("/threads", _ThreadPage, owner=owner, limit=wanted, after=cursor)
+            page = await self._line.get("/threads", ThreadPage, owner=owner, limit=wanted, after=cursor)
             found.extend(page.threads)
             cursor = page.next
             if cursor is None:
@@ -124,7 +123,7 @@ class RemoteThreads:
 
     async def branches(self, thread_id: str) -> tuple[ShownBranch, ...]:
         """Return the branches, oldest first."""
-        return (await self._line.get(path("threads", thread_id, "branches"), _Branches)).branches
+        return (await self._line.get(path("threads", thread_id, "branches"), BranchList)).branches
 
     async def find_branch(self, thread_id: str, reference: str) -> ShownBranch:
         """Return a branch by its id, its label, or the first or last 6 or more characters of its id."""
@@ -252,19 +251,6 @@ class RemoteHistory:
 HINT = "`cix memories list` lists the memories."
 
 
-class _MemoryPage(Struct, frozen=True, kw_only=True):
-    memories: tuple[ShownMemory, ...]
-    next: str | None = None
-
-
-class _Findings(Struct, frozen=True, kw_only=True):
-    findings: tuple[MemoryFinding, ...]
-
-
-class _Forgotten(Struct, frozen=True, kw_only=True):
-    forgotten: MemoryId
-
-
 class RemoteMemories:
     """``MemoryClient`` at a server."""
 
@@ -285,7 +271,7 @@ class RemoteMemories:
         cursor = None if after is None else cursor_of(after)
         while len(found) < limit:
             wanted = min(PAGE, limit - len(found))
-            page = await self._line.get("/memories", _MemoryPage, owner=owner, tag=tag, q=q, limit=wanted, after=cursor)
+            page = await self._line.get("/memories", MemoryPage, owner=owner, tag=tag, q=q, limit=wanted, after=cursor)
             found.extend(page.memories)
             cursor = page.next
             if cursor is None:
@@ -310,13 +296,13 @@ class RemoteMemories:
 
     async def forget(self, memory_id: MemoryId, *, owner: Owner = LOCAL) -> None:
         """Delete a memory permanently; earlier turns cannot restore it."""
-        await self._line.remove(path("memories", memory_id), _Forgotten, owner=owner)
+        await self._line.remove(path("memories", memory_id), Forgotten, owner=owner)
 
     async def export(self, owner: Owner = LOCAL) -> tuple[ShownMemory, ...]:
         """Return all memories, including superseded ones."""
-        page = await self._line.get("/memories/export", _MemoryPage, owner=owner)
+        page = await self._line.get("/memories/export", MemoryPage, owner=owner)
         return page.memories
 
     async def audit(self, owner: Owner = LOCAL) -> tuple[MemoryFinding, ...]:
         """Find memories that their turn does not support, duplicates, and expired ones."""
-        return (await self._line.get("/memories/audit", _Findings, owner=owner)).findings
+        return (await self._line.get("/memories/audit", Findings, owner=owner)).findings
