@@ -147,7 +147,7 @@ def _options(parts: Parts, model: Model, terms: Terms) -> Json:
     """Return the options of a request; the answer that a client predicts is text, and is redacted as such."""
     options, sent = model.options_for(terms), terms.params or {}
     params = sent.get("params") or {}
-    if SENT not in options or "prediction" not in params:
+    if "prediction" not in params or SENT not in (options or {}):
         return options
     shown = hidden_values(params["prediction"], parts.setup.redactor)
     return {**options, SENT: {**sent, "params": {**params, "prediction": shown}}}
