@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.xdist_group("postgres")]
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[tuple[Server, Server]]:
-    settings = f'[storage]\nurl = "{empty_database()}"\n'
+    settings = f'[server]\nrequests_per_minute = 0\n[storage]\nurl = "{empty_database()}"\n'
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
         folder.mkdir()

@@ -214,7 +214,7 @@ class PostgresDatabase:
     def _until_alone(self, work: _Work[T], owner: Owner | None, turnstile: _Turnstile) -> T:
         """Run a write, again while it meets another that changes the same rows.
 
-        Raises the database's error if it still does after ``LOCK_SECONDS``.
+        Raises the database's error if it still does ``LOCK_SECONDS`` after its turn came.
         """
         last, is_queued = time.monotonic() + LOCK_SECONDS, False
         with ExitStack() as locked:
@@ -230,7 +230,7 @@ class PostgresDatabase:
                     turnstile.is_locked = is_queued = True
                 elif attempt >= QUEUES_AFTER and not is_queued:
                     locked.callback(self._undo, self._lock(_QUEUE))
-                    is_queued = True
+                    last, is_queued = time.monotonic() + LOCK_SECONDS, True
                 else:
                     time.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 5)))  # noqa: S311 - jitter, not a secret
         raise AssertionError("unreachable")
