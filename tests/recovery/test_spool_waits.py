@@ -106,6 +106,33 @@ async def test_a_worker_whose_spool_could_not_be_replayed_is_recovered_when_the_
 
 
 @pytest.mark.sqlite_file("it locks the file")
+@pytest.mark.req("TURN-13", "CHATMEM-6", "TURN-2")
+async def test_a_turn_that_was_taken_over_ends_though_its_branch_goes_on_from_memory_then(tmp_path: Path) -> None:
+    """In memory the turn still belongs to the process that died."""
+    async with engine_on(tmp_path) as engine:
+        asked = await engine.ask("thread", "one")
+        other = open_store(tmp_path / "ledger.db")
+        dies = await other.workers.enter()
+        left = await other.turns.accept(new_turn(asked.branch_id, "two", dies.id))
+        await other.turns.prepare(left.id, dies.id)
+        await engine.store.turns.history(asked.branch_id)
+        await other.close()
+        taken = await engine.store.workers.take_over(dies.id, by=engine.worker_lease.worker.id)
+        with locked(tmp_path), engine.store.kept_away():  # type: ignore[attr-defined]
+            await engine.accept(asked.thread_id, "three")
+            with pytest.raises(LedgerAway):
+                await engine.store.turns.fail(left.id, dies.id, TurnEnd(outcome="failed", error=INTERRUPTED))
+        engine._parts.taken_over.update(dict.fromkeys(taken.turns))
+        async with asyncio.timeout(30):
+            while engine.health().status != "ready":
+                await recover(engine._parts, ())  # as housekeeping does
+                await asyncio.sleep(0.01)
+        turn = await engine.store.turns.get(left.id)
+        assert turn is not None
+        assert turn.outcome == "failed"
+
+
+@pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("CHATMEM-6", "TURN-2")
 async def test_steps_that_cannot_be_read_are_not_reported_as_none(tmp_path: Path) -> None:
     """Otherwise recovery would end an interrupted turn without the text in the journal of its step."""

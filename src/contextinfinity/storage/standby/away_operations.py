@@ -386,8 +386,8 @@ class WorkerOperations(Operations[Workers]):
         else:
             taken = await self._waiting.take_over(dead, by=by)
         for turn_id in taken.turns:
-            if (held := self._held.branch_of(turn_id)) is not None and turn_id not in held.own:
-                held.taken.add(turn_id)
+            if (held := self._held.branch_of(turn_id)) is None or turn_id not in held.own:
+                self._held.taken.add(turn_id)
         return taken
 
 

@@ -66,8 +66,6 @@ class HeldBranch:
         self.state = state
         self.own: dict[TurnId, None] = {}
         """The turns of which this process spools something, in order."""
-        self.taken: set[TurnId] = set()
-        """Turns that this process took over from a dead one; the ledger has them, and they end there."""
         self._spooled, self._keep = spooled, keep
         self._last_seq = max(seed.last_seq or 0, state.turn_seq, *(turn.turn_seq for turn in seed.turns))
         self._plans = {seed.turns[-1].id: seed.plan} if seed.turns else {}

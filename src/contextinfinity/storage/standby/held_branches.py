@@ -66,6 +66,8 @@ class HeldBranches:
         """The ledger behind the circuit breakers."""
         self.workers: list[WorkerId] = []
         """The ids of this process, the present one last."""
+        self.taken: set[TurnId] = set()
+        """Turns that this process took over from a dead one, and that are open: they end in the ledger."""
         self._spooled = Spooled()
         self.replay = Replay(folder, self.ledger, self._spooled, self.recent)
         self._bounds = bounds
@@ -96,13 +98,12 @@ class HeldBranches:
 
     def branch_of(self, turn_id: TurnId) -> HeldBranch | None:
         """Return the branch that continues here and shows a turn, unless the turn is ended in the ledger."""
-        branches = (branch for branch in self._branches.values() if turn_id in branch.turns)
-        return next((branch for branch in branches if turn_id not in branch.taken), None)
+        branches = () if turn_id in self.taken else self._branches.values()
+        return next((branch for branch in branches if turn_id in branch.turns), None)
 
     def session(self, session_id: SessionId) -> Session | None:
         """Return a session with a branch that continues here."""
-        found = (branch.session for branch in self._branches.values() if branch.session.id == session_id)
-        return next(found, None)
+        return next((branch.session for branch in self._branches.values() if branch.session.id == session_id), None)
 
     def session_named(self, owner: Owner, external_id: str) -> Session | None:
         """Return the owner's session of that external id, if one of its branches continues here."""
@@ -139,6 +140,7 @@ class HeldBranches:
         self.recent.remember_turns(turn.branch_id, (turn,))
         if turn.outcome is not None:
             self.recent.running.pop(turn.id, None)
+            self.taken.discard(turn.id)
         elif step is not None or turn.owner in self.workers:
             self.recent.remember_step(turn, step)
 
@@ -172,7 +174,7 @@ class HeldBranches:
         branch_id = branch_id or await self._find_branch(turn_id)
         async with self.alone_on(branch_id or turn_id):
             held = None if branch_id is None else self._branches.get(branch_id)
-            if held is not None and turn_id in held.taken:
+            if turn_id in self.taken:
                 return await direct()
             if held is None:
                 try:
@@ -265,12 +267,10 @@ class HeldBranches:
             return held.id
         if (running := self.recent.running.get(turn_id)) is not None:
             return running[0].branch_id
+        turn = None
         with suppress(LedgerAway):
             turn = await self.ledger.turns.get(turn_id)
-            return None if turn is None else turn.branch_id
-        return None
-
-    # --- landing ---
+        return None if turn is None else turn.branch_id
 
     async def replay_all(self) -> None:
         """Write all that is spooled here to the ledger, and remove the spool."""
