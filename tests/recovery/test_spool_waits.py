@@ -12,7 +12,6 @@ import pytest
 from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.turn import Phase, TurnEnd
-from contextinfinity.engine import lifecycle
 from contextinfinity.engine.recovery import recover
 from contextinfinity.engine.step import INTERRUPTED
 from contextinfinity.errors import LedgerAway, LedgerBusy
@@ -24,7 +23,7 @@ from contextinfinity.storage.standby.spool import Spool, Spooled, written
 from contextinfinity.storage.standby.spool_replay import Replay
 from contextinfinity_testing.builders import new_branch, new_step, new_turn, turn_end
 from tests.ledgers import open_store
-from tests.recovery.outages import engine_on, locked, until
+from tests.recovery.outages import back, engine_on, locked, until
 
 T = TypeVar("T")
 
@@ -79,11 +78,8 @@ async def test_turns_of_a_process_that_dies_during_the_outage_do_not_hold_up_the
 
 @pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("TURN-13", "CHATMEM-6", "TURN-2")
-async def test_a_worker_whose_spool_could_not_be_replayed_is_recovered_when_the_ledger_is_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_worker_whose_spool_could_not_be_replayed_is_recovered_when_the_ledger_is_back(tmp_path: Path) -> None:
     """Its death is noticed once, during the outage."""
-    monkeypatch.setattr(lifecycle, "RECOVERY_SECONDS", 0.05)
     async with engine_on(tmp_path) as engine:
         asked = await engine.ask("thread", "one")
         other = open_store(tmp_path / "ledger.db")
@@ -98,10 +94,11 @@ async def test_a_worker_whose_spool_could_not_be_replayed_is_recovered_when_the_
             await other.close()
             engine.worker_lease.found_dead.set()
             await until(lambda: not engine.worker_lease.found_dead.is_set())
+        await back(engine)
         async with asyncio.timeout(30):
             outcomes: list[str | None] = []
             while outcomes != ["completed", "failed", "failed"]:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
                 outcomes = [turn.outcome for turn in await engine.store.turns.history(asked.branch_id)]
 
 
