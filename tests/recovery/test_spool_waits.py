@@ -123,7 +123,7 @@ async def test_a_turn_that_was_taken_over_ends_though_its_branch_goes_on_from_me
         async with asyncio.timeout(30):
             while engine.health().status != "ready":
                 await recover(engine._parts, ())  # as housekeeping does
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
         turn = await engine.store.turns.get(left.id)
         assert turn is not None
         assert turn.outcome == "failed"

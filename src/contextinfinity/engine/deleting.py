@@ -70,7 +70,13 @@ class Cleaner:
         """Counts of what ``finish`` deleted; the next ``clean_up`` includes them in its result."""
 
     async def delete(self, session_id: SessionId) -> int:
-        """Delete a conversation with all its data, but for unused bytes (``sweep``); return the number of its turns."""
+        """Delete a conversation with all its data and return the number of its turns."""
+        turns = await self.delete_rows(session_id)
+        await self.sweep()
+        return turns
+
+    async def delete_rows(self, session_id: SessionId) -> int:
+        """Delete a conversation as ``delete`` does; unused bytes hold its words until the next ``sweep``."""
         await self._clear_thread(session_id)
         await self._store.deletions.begin(session_id)
         await self._copies.clear(self._store.deletions, (session_id,))
@@ -265,7 +271,6 @@ class Deleting:
         """Delete a conversation with everything derived from it."""
         samples = await self._samples(session.id) if scan == "files" else None
         turns = await self._cleaner.delete(session.id)
-        await self._cleaner.sweep()
         self._forget()
         places = await self._cleaner.scan(samples, (session.id,)) if scan else ()
         remaining = await self._cleaner.remaining()
@@ -301,7 +306,7 @@ class Deleting:
                 if scan == "files" and len(samples) < MOST_SAMPLES:
                     samples += await self._samples(session.id)
                 try:
-                    turns += await self._cleaner.delete(session.id)
+                    turns += await self._cleaner.delete_rows(session.id)
                     deleted.append(session.id)
                 except BranchBusy as error:
                     busy.append(error.message)

@@ -102,7 +102,7 @@ INSERT INTO tombstone (id, session_id, kind, seq, deleted_at) VALUES (?, ?, 'tur
 
 -- name: select_turn_ids
 -- The turns of a session.
-SELECT id FROM turn WHERE session_id = ?
+SELECT t.id FROM branch b JOIN turn t ON t.branch_id = b.id WHERE b.session_id = ?
 
 -- name: select_memory_key
 -- A memory by its id.
