@@ -1,7 +1,4 @@
-"""One question and its answer at the command line, shared by ``ask`` and ``chat``.
-
-Resolves the conversation and branch that a user names.
-"""
+"""One question and its answer at the command line, for ``ask`` and ``chat``, and the conversation it belongs to."""
 
 from __future__ import annotations
 

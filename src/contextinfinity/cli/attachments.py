@@ -1,8 +1,7 @@
-"""Files that go along with a question: a text file as text under its name, an image as an image.
+"""What goes along with a question: files, and the options that begin a conversation.
 
-The options that begin a conversation: instructions, a persona, and what goes along with the first question.
-
-``--workspace DIR``: a conversation about a repository.
+A text file is sent as text under its name, an image as an image. A conversation begins with instructions, a persona, or
+``--workspace DIR``, which makes it one about a repository.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""``cix export``: writes conversations to files.
+"""``cix export``, ``import``, ``copy`` (an answer to the clipboard) and ``completion`` (of the shell).
 
-``cix import``: imports conversations; each message is stored once.
-
-``cix copy`` (copies an answer to the clipboard) and ``cix completion`` (shell completion).
+An import stores each message once, however often it is repeated.
 """
 
 from __future__ import annotations

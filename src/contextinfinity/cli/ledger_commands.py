@@ -1,10 +1,7 @@
-"""``cix backup``: an online backup of the ledger.
+"""Commands for whole ledgers: ``cix backup``, ``restore``, ``migrate-store`` and ``shadow-report``.
 
-``cix restore``: make a backup the ledger of a data_dir.
-
-``cix migrate-store``: every conversation from one ledger to another, SQLite or PostgreSQL.
-
-``cix shadow-report``: where the second backend of threads differed from the first.
+A backup is made while the ledger is in use; a restore makes it the ledger of a data_dir. ``migrate-store`` copies every
+conversation to another ledger, SQLite or PostgreSQL. ``shadow-report`` lists where two thread backends differed.
 """
 
 from __future__ import annotations

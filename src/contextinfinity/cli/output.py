@@ -1,8 +1,7 @@
-"""Terminal output: JSON for programs, tables for people, and text without control characters.
+"""Output of the command line: JSON for programs, tables for people, and text without control characters.
 
-The clipboard: a program of the desktop where there is one, otherwise the terminal (OSC 52, also over ssh).
-
-Progress of long work: a bar on a terminal, no output elsewhere.
+Text is copied to the clipboard by a program of the desktop where there is one, otherwise by the terminal (OSC 52, also
+over ssh). Long work shows a progress bar on a terminal and nothing elsewhere.
 """
 
 from __future__ import annotations

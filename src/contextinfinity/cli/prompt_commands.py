@@ -1,8 +1,7 @@
-"""``cix pin``, ``pins`` and ``unpin``: facts that every prompt contains verbatim.
+"""Commands about prompts: ``cix pin``, ``pins``, ``unpin``, ``fold`` and ``context``.
 
-``cix fold``: folds old turns into the summary, with preview and undo.
-
-``cix context``: shows the prompt of a turn.
+A pinned fact is in every prompt verbatim. ``fold`` folds old turns into the summary, with preview and undo. ``context``
+shows the prompt of a turn.
 """
 
 from __future__ import annotations

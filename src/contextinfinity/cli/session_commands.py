@@ -1,8 +1,7 @@
-"""``cix sessions``, ``cix show`` and ``cix rename``.
+"""Commands about conversations and their branches.
 
-``cix delete``, ``cix cleanup`` and ``cix retention``: the only commands that delete conversations or turns.
-
-``cix branches``, ``switch``, ``fork``, ``rollback`` and ``commit``. None deletes anything.
+``cix sessions``, ``show`` and ``rename``; ``branches``, ``switch``, ``fork``, ``rollback`` and ``commit``, which delete
+nothing; ``delete``, ``cleanup`` and ``retention``, the only commands that delete conversations or turns.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The key itself is never written to a file: it stays in the environment, or in the keyring of the operating system.
 
-``cix config``: the values in force, and where each came from.
+``cix config`` shows the values in force, and where each came from.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The engine's interface for the OpenAI- and Anthropic-compatible routes.
 
-Turns as responses, sessions as conversations: what clients of OpenAI's Responses ask for by id.
-
-A response is a turn that such a client made and that was to be stored. A conversation is a session; its items are what
-was said on the active branch. Every look-up is for the acting owner: what is another's, was not to be stored or was
-deleted does not exist.
+Clients of OpenAI's Responses ask by id for turns as responses and sessions as conversations. A response is a turn that
+such a client made and that was to be stored. A conversation is a session; its items are what was said on the active
+branch. Every look-up is for the acting owner: what is another's, was not to be stored or was deleted does not exist.
 """
 
 from __future__ import annotations

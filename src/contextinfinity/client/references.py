@@ -1,11 +1,10 @@
-"""Finding the id a person means by its first or last characters.
+"""Ids as people and programs give them: parts of an id, and cursors of paginated lists.
 
 Ids made within a few hours of each other begin alike (UUIDv7 begins with the time), so the short form that is shown is
 the end of an id. A part that is too short, fits nothing or fits several is an error that says so.
 
-Cursors of paginated lists: 8 bytes of milliseconds and 16 of an id, in base64url.
-
-A cursor is opaque to clients. It is compared, not looked up, so it stays valid when its entry is deleted.
+A cursor is 8 bytes of milliseconds and 16 of an id, in base64url; it is opaque to clients. It is compared, not looked
+up, so it stays valid when its entry is deleted.
 """
 
 from __future__ import annotations

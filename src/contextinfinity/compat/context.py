@@ -8,13 +8,9 @@ History is read first, and no turn is written. Memories and rewriting are option
 is left out, and the log and the result record that. An unreadable history is an error, because an answer without it
 would be wrong.
 
-Read the earlier turns of a thread for a model.
-
-From the ledger they are what the engine shows: pinned facts, the summary, and every turn after it. If the turns do not
-fit, the branch is folded first, without a model. Other backends have no summary: of a very long thread only the newest
-turns are returned. Omissions are listed.
-
-Memories from other conversations, as text for a context.
+Earlier turns from the ledger are what the engine shows: pinned facts, the summary, and every turn after it. If the
+turns do not fit, the branch is folded first, without a model. Other backends have no summary: of a very long thread
+only the newest turns are returned. Omissions are listed.
 """
 
 from __future__ import annotations

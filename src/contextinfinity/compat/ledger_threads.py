@@ -1,16 +1,15 @@
-"""Threads in the ledger: durable, and shared by all workers on it.
+"""The durable backends of threads: the ledger, and Redis or Valkey.
 
-A thread is the owner's session whose ``external_id`` (or id) is the thread id; its turns are those of the active
-branch. Logged turns are recorded unchanged: final from the start, without a worker, outside recovery. A user, system or
-tool turn of the log opens a ledger turn, and an assistant turn right after it is its answer; any other is a ledger turn
-by itself. Read back, a ledger turn yields its message and its answer, so that all four roles are preserved in any
-order. Clearing activates an empty branch; the old turns stay in the ledger.
+In the ledger a thread is the owner's session whose ``external_id`` (or id) is the thread id; its turns are those of the
+active branch. Logged turns are recorded unchanged: final from the start, without a worker, outside recovery. A user,
+system or tool turn of the log opens a ledger turn, and an assistant turn right after it is its answer; any other is a
+ledger turn by itself. Read back, a ledger turn yields its message and its answer, so that all four roles are preserved
+in any order. Clearing activates an empty branch; the old turns stay in the ledger.
 
-Threads in Redis or Valkey: fast, and shared by every process that uses the server.
-
-A thread is a list. Its first entry holds the storage format and the thread's identity, so that a thread without turns
-exists as well; every further entry is a turn as JSON. Each change is one atomic command or script. What survives a
-crash of the server depends on its persistence: if nothing may be lost, use the ledger, or shadow one with the other.
+In Redis a thread is a list. Its first entry holds the storage format and the thread's identity, so that a thread
+without turns exists as well; every further entry is a turn as JSON. Each change is one atomic command or script. What
+survives a crash of the server depends on its persistence: if nothing may be lost, use the ledger, or shadow one with
+the other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The functions of ``contextinfinity.threads``, and the backend they use.
+"""The functions of ``contextinfinity.threads``, the contract of their backends, and the in-process backend.
 
 The backend is chosen on first use: the one passed to ``use``, otherwise the one from the settings.
-
-The backends of ``contextinfinity.threads``: their contract, and the in-process backend.
 
 The contract of a backend:
 

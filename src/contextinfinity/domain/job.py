@@ -4,7 +4,7 @@ A job is queued in the transaction that makes it necessary, so it is as durable 
 one at a time, those of one type in turn order, on any worker; a fold may be slow and runs in parallel with the others.
 A worker is one process; it owns the turns it answers until it exits or is found dead.
 
-The health of an engine: ready or degraded, with the reason and the start time.
+An engine's health is ready or degraded, with the reason and the start time.
 """
 
 from __future__ import annotations

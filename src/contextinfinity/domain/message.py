@@ -3,10 +3,8 @@
 A message is a role and a tuple of blocks; its text is the concatenation of its text blocks. Blocks of unknown type from
 a provider or a newer release are kept unchanged as ``UnknownBlock``, never dropped.
 
-Files in messages, such as PDFs, in the JSON of any vendor.
-
-A file is stored as the block that the client sent (``UnknownBlock``). ``document_of`` reads the vendors' forms, so that
-a file can be counted, and be written in the form of another vendor.
+A file in a message, such as a PDF, is stored as the block that the client sent (``UnknownBlock``). ``document_of``
+reads the vendors' forms, so that a file can be counted, and be written in the form of another vendor.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A plan records the sections of one request, the tokens of each, and what was left out and why, so that the exact body
 can be rebuilt from the ledger. The front is the stable part of the prompt; it is stored once, under its content hash.
 
-Routing decisions: the model that answers a request, and why.
+A routing decision names the model that answers a request, and why.
 """
 
 from __future__ import annotations

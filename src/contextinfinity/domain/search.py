@@ -3,14 +3,11 @@
 A position is one side of one turn. Its words are searchable as soon as the turn is durable; chunks and vectors are
 added later. Hits are read as ``IndexedMessage`` and then ranked.
 
-Chunks: searchable slices of past messages.
+A chunk is a searchable span of one message's text, referenced by offsets. Its summary, type and vector are derived data
+and can be rebuilt at any time.
 
-A chunk is a span of one message's text, referenced by offsets. Its summary, type and vector are derived data and can be
-rebuilt at any time.
-
-The stored form of vectors: a 32-bit scale, then a signed byte per component.
-
-It takes a quarter of the space of 32-bit floats and changes the cosine of two vectors by less than 0.01.
+A vector is stored as a 32-bit scale, then a signed byte per component. It takes a quarter of the space of 32-bit floats
+and changes the cosine of two vectors by less than 0.01.
 """
 
 from __future__ import annotations

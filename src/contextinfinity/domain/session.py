@@ -3,8 +3,6 @@
 A session belongs to one owner and holds branches. A branch owns the turns added on it and records where it was forked
 from its parent; earlier turns belong to the parent and are shared, never copied. The lineage of a branch lists the
 ranges of turns visible on it.
-
-Results of deletions and clean-ups.
 """
 
 from __future__ import annotations

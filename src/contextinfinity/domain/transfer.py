@@ -4,8 +4,6 @@ These values are the rows of a ledger without derived data (search index, vector
 state (owners of turns, jobs). Ids are unchanged. Long texts and images are referenced by their SHA-256 and stored
 separately, each once.
 
-Imported messages and their origin.
-
 An import yields one ``ImportedMessage`` per record of a file. Each stored message keeps its ``Origin`` (the id,
 position and time it had in the source), so that a record is never imported twice and search results can name it.
 """

@@ -7,7 +7,7 @@
 A turn is one user message and its answer. It may take several steps; each is one provider call. ``TRANSITIONS`` lists
 all allowed transitions; the stores enforce it too.
 
-The texts of a turn that chunks are cut from.
+Chunks are cut from the texts of a turn:
 
     user        the user's message
     assistant   the answer

@@ -5,9 +5,8 @@ dumps(value)) == value``; values of older releases stay readable, because ``UPGR
 next; values of newer releases are rejected with ``InvalidInput``; blocks and items of unknown type are kept unchanged
 as unknown.
 
-Detect text that is rejected: NUL, and lone surrogates, which have no UTF-8 encoding.
-
-Error messages give the code point and position, so that the sender can find it.
+Text with NUL or lone surrogates, which have no UTF-8 encoding, is rejected. Error messages give the code point and
+position, so that the sender can find it.
 """
 
 from __future__ import annotations

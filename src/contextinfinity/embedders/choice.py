@@ -2,10 +2,8 @@
 
 They are created on first use; loading one takes a quarter of a second, so a thread does it.
 
-An embedder with a cache of recent vectors.
-
-Texts are keyed by their hash; the least recently used rows are evicted when they take more than ``most_bytes``. A batch
-calls the inner embedder once, for the missing texts.
+The vectors of recent texts are cached. Texts are keyed by their hash; the least recently used rows are evicted when
+they take more than ``most_bytes``. A batch calls the inner embedder once, for the missing texts.
 """
 
 from __future__ import annotations

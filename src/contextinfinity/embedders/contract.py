@@ -5,8 +5,6 @@
 - **any text**: every ``str`` of any length has a row; text beyond an embedder's limit is ignored.
 - **names**: ``name`` identifies the model and its version. It is stored with each vector, and vectors of different
   names are never compared.
-
-Prepare texts for embedders.
 """
 
 from __future__ import annotations

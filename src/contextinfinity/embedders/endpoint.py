@@ -4,10 +4,8 @@ Texts are sent in batches and vectors are returned in order. A reply is accepted
 right dimension for each text, so that vectors of a wrong model are never stored. The connection, with its keys and
 retries, is passed in.
 
-Known embedding models of ``/v1/embeddings`` endpoints, by name.
-
-A row gives the dimension, the token limit, and the prefixes for queries and passages. For other models the dimension
-comes from the settings.
+A table has the known models of such endpoints. A row gives the dimension, the token limit, and the prefixes for queries
+and passages. For other models the dimension comes from the settings.
 """
 
 from __future__ import annotations

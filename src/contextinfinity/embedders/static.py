@@ -3,12 +3,8 @@
 It needs no network and no key, loads in a tenth of a second, and computes thousands of vectors per second on one core.
 One instance is safe for any number of threads.
 
-Locate and map the files of the built-in embedder.
-
-They are part of the package ``wordllama``, whose code is not imported: it would load its network parts and look for the
-tokenizer in another folder. The weights are one safetensors file, which is mapped into memory.
-
-Read the header of a safetensors file: its length, then JSON, then the data.
+Its files are part of the package ``wordllama``, whose code is not imported: it would load its network parts and look
+for the tokenizer in another folder. The weights are one safetensors file, which is mapped into memory.
 """
 
 from __future__ import annotations

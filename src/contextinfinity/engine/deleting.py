@@ -4,8 +4,6 @@ With ``scan``, the result lists each place that was searched for what was delete
 ``files``: also the bytes of every file, for samples of the text that are taken before the deletion. What files contain
 says something about all users, so only a caller with direct access to them may ask for that.
 
-Delete expired and removed conversations, and overwrite the text that deletion leaves in the files.
-
 A deletion records its intent first, clears the copies outside the ledger, deletes the rows, and wipes the file. If its
 process is killed in between, another one finishes it: ``finish`` runs at every start, ``clean_up`` every few hours. A
 clean-up processes sessions in batches. A session that fails is reported in the result and retried by the next run; the

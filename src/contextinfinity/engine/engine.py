@@ -4,13 +4,9 @@
 reading; ``watch`` joins it at any point. Use the engine as an async context manager: entering it recovers from a crash,
 leaving it finishes or interrupts the running turns.
 
-Find threads, branches and turns by the ids that a caller passes, for one owner or for all.
-
-Every look-up takes the owner that the caller acts for. Objects of another owner raise the same error as an unknown id.
-``owner=None`` finds the objects of every owner; only the command line and the library, which have direct access to the
-files, may pass it.
-
-Repeated requests.
+Every look-up of a thread, branch or turn takes the owner that the caller acts for. Objects of another owner raise the
+same error as an unknown id. ``owner=None`` finds the objects of every owner; only the command line and the library,
+which have direct access to the files, may pass it.
 
 A request with an idempotency key is executed once. Without a key, a message that repeats one that just failed is a
 retry: both are stored, and the model is shown one (``prompt.render``).

@@ -2,7 +2,7 @@
 
 The default of every stage works offline, without a model; ``wiring`` replaces it according to the settings.
 
-The dependencies of a running turn, created once per engine: ledger, journals, models, setup, worker id.
+``Parts`` are the dependencies of a running turn, created once per engine: ledger, journals, models, setup, worker id.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A plan stores references, which are resolved here. Data that was deleted since is listed in ``removed``; the rebuilt
 body then differs from the one that was sent.
 
-Route a message without sending it: nothing is written, and no model is called.
+The route of a message can be shown without sending it: nothing is written, and no model is called.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@
 A candidate holds everything that is known before the commit; a preview stores it, and ``fold`` then commits that one.
 Undoing a fold creates a new state and suspends folding until the branch has grown by another trigger.
 
-Measure a branch for folding: its newest turns as the model sees them, and the tokens of each.
-
 Folding runs in the background and is throttled while turns run. A branch is read page by page, so its length does not
 matter.
 """

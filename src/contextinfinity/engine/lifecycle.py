@@ -1,14 +1,12 @@
-"""The life cycle of an engine: start, accept messages, background maintenance, close.
+"""The life cycle of an engine: start, accept messages, background maintenance, close; and the lease of its worker.
 
 Starting recovers from a crash; closing finishes the running turns or marks them as interrupted. Every minute, expired
 journals are removed and the turns of dead workers are ended. The public operations are in ``engine``.
 
-Worker leases: one worker per process, its heartbeat, and the detection of dead workers.
-
-On the same host a released lock shows at once that a worker is dead. A process that hangs or is paused still holds its
-lock, so heartbeats are watched too: a worker whose heartbeat count does not change for the length of a lease, by the
-observer's own monotonic clock, is considered dead. Wall clocks are never compared, so a clock jump cannot expire a
-lease.
+Each process is one worker. On the same host a released lock shows at once that a worker is dead. A process that hangs
+or is paused still holds its lock, so heartbeats are watched too: a worker whose heartbeat count does not change for the
+length of a lease, by the observer's own monotonic clock, is considered dead. Wall clocks are never compared, so a clock
+jump cannot expire a lease.
 """
 
 from __future__ import annotations

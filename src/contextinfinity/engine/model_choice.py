@@ -3,7 +3,7 @@
 The router itself works on plain values (``routing``). A model that failed recently is skipped for a while if another
 one can answer.
 
-The models that an engine may call, by their configured names, with their learned context windows.
+``Models`` holds the models that an engine may call, by their configured names, with their learned context windows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Build the material of a prompt from the recalled context, for the model that answers.
 
-The parts of the workspace section, stored by hash: an unchanged tier is not stored again.
+The parts of the workspace section are stored by hash: an unchanged tier is not stored again.
 """
 
 from __future__ import annotations

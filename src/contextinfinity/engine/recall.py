@@ -3,10 +3,9 @@
 History and the committed state come from the ledger. Memories, retrieved text and the rewritten question are optional
 stages: if one fails, the request is sent without it, and the plan and the log record that.
 
-Memories in a prompt: those in its front, stable for an epoch, and those shown with one question.
-
-A front and a plan refer to memories by id and text hash. The text is stored in one place only, so that a deleted memory
-disappears from all past requests as well; a deletion or an edit makes the next front new.
+Memories are in the front of a prompt, stable for an epoch, or shown with one question. A front and a plan refer to
+memories by id and text hash. The text is stored in one place only, so that a deleted memory disappears from all past
+requests as well; a deletion or an edit makes the next front new.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Handle clients that resend the whole conversation with every request: find the stored thread and continue it.
 
-Messages of a resent conversation that differ in bytes from the stored messages they match.
-
 Messages are compared after normalisation (``domain.prefix_hash``), so a client's messages may differ from the stored
 ones: in reminder blocks, white space, ids. The model is shown the client's version. A turn stores the messages of its
 request that the prompt would otherwise show differently; later requests inherit them, so that only changes are stored.

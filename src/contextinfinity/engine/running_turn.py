@@ -1,10 +1,9 @@
-"""The options of a message, and the in-memory state of the turn that answers it.
+"""The options of a message, the in-memory state of the turn that answers it, and the watching of any turn.
 
-Watch a turn: yield its events from any position, while it runs and afterwards.
-
-The journals are the event stream. A watcher reads them step by step from its own position; the turn does not wait for
-it. In the process that runs the turn a watcher is notified at once; other processes poll the ledger. After a journal
-was removed (an hour after its end) the last event still contains the complete text.
+``watch`` yields the events of a turn from any position, while it runs and afterwards. The journals are the event
+stream. A watcher reads them step by step from its own position; the turn does not wait for it. In the process that runs
+the turn a watcher is notified at once; other processes poll the ledger. After a journal was removed (an hour after its
+end) the last event still contains the complete text.
 """
 
 from __future__ import annotations

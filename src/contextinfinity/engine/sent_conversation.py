@@ -1,23 +1,20 @@
-"""A conversation as a client sends it, and its prefix hashes, by which the stored thread is found.
+"""A conversation as a client sends it, and how the stored thread it continues is found.
 
-Compare the sent messages with the end of a stored branch, for clients that drop old messages.
+Usually its prefix hashes find the thread. For clients that drop old messages, the sent messages are compared with the
+end of a stored branch. Consecutive messages of one side are compared as one (a *side*), after the normalisation of
+``domain.prefix_hash``. The sent messages match if they equal the last sides of the branch, one by one. Only the first
+sent message may be unknown, only if messages of the branch were dropped, and only before a whole exchange: it is the
+client's summary. Everything else is a contradiction.
 
-Consecutive messages of one side are compared as one (a *side*), after the normalisation of ``domain.prefix_hash``. The
-sent messages match if they equal the last sides of the branch, one by one. Only the first sent message may be unknown,
-only if messages of the branch were dropped, and only before a whole exchange: it is the client's summary. Everything
-else is a contradiction.
-
-Recognise an answer that the client resends in another form.
-
-A client that stops an answer sends back the part that it had received, sometimes with a mark of its own behind it.
+A client may resend an answer in another form. One that stops an answer sends back the part that it had received,
+sometimes with a mark of its own behind it.
 
 Some agents do not send tool calls back as such. They write them into the text of the answer, each in its own syntax
 (Python values, JSON, XML tags), and the results into a message of the user. Such a text is recognised by its words,
 whatever the syntax: it contains the text of the answer, and for each call the tool's name and every argument.
 
-Compare a resent conversation with its owner's most recent threads, if its prefix hash matches none.
-
-Some clients change what they resend in ways that normalising single messages does not cover:
+If no prefix hash matches, the conversation is compared with its owner's most recent threads. Some clients change what
+they resend in ways that normalising single messages does not cover:
 
     cleared tool results        an agent replaces what tools returned long ago by a short note; the rest is identical
     inserted exchanges          an agent adds and moves messages of its own (examples, files, acknowledgements) and
@@ -29,11 +26,9 @@ Only the newest threads are compared: a client continues its latest conversation
 phrases are no evidence: the user's side of what matches must have ``MIN_USER_CHARACTERS``, and inserted exchanges are
 accepted only around ``MIN_EXCHANGES`` or more that match.
 
-Side requests: requests of a client about a conversation, outside the conversation itself.
-
-Chat clients and agents ask for titles, tags, suggestions, summaries and memories of a conversation, often with the same
-model and the same messages. Such a request is answered and stored like any other, but it is not part of the
-conversation:
+A side request is about a conversation, but not part of it. Chat clients and agents ask for titles, tags, suggestions,
+summaries and memories of a conversation, often with the same model and the same messages. Such a request is answered
+and stored like any other, but it is not part of the conversation:
 
     it repeats a stored conversation     it gets a branch of that thread, which never becomes the active one
     it has no history                    it gets a thread of its own, which lists omit

@@ -1,17 +1,15 @@
 """Our own format: every conversation with its branches, states, turns, steps, plans, images and memories.
 
-A file is JSON Lines. The first line is ``{"format": "cix", "version": 1}``; every other line is an object with one
-key, which names its type. A conversation begins with the texts and images that it needs (``text``, ``blob``), followed
-by ``session``, ``branch``, ``deleted``, ``state`` and ``turn``, its own memories (``memory``), and ``end`` with the
-number of turns: a conversation without its end was cut off and is not imported. ``discard`` replaces ``end`` when
-something was deleted during the export. The memories of the user are last.
+A file is JSON Lines. The first line is ``{"format": "cix", "version": 1}``; every other line is an object with one key,
+which names its type. A conversation begins with the texts and images that it needs (``text``, ``blob``), followed by
+``session``, ``branch``, ``deleted``, ``state`` and ``turn``, its own memories (``memory``), and ``end`` with the number
+of turns: a conversation without its end was cut off and is not imported. ``discard`` replaces ``end`` when something
+was deleted during the export. The memories of the user are last.
 
 Exports of the same ledger are equal byte for byte, also after a round trip through another ledger.
 
-Read files of the format ``cix``: collect the lines of a conversation until its end.
-
-Input: decoded lines. Output: texts and images at once, conversations when they are complete, and memories. A
-conversation is kept in memory until it is complete, up to ``LARGEST_CONVERSATION`` bytes of lines.
+The reader takes decoded lines and returns texts and images at once, conversations when they are complete, and memories.
+A conversation is kept in memory until it is complete, up to ``LARGEST_CONVERSATION`` bytes of lines.
 """
 
 from __future__ import annotations

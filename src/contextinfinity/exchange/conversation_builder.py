@@ -3,12 +3,10 @@
 A reader iterates over the records of its format, adds an ``ExportedMessage`` for each, and builds the conversation.
 Records that are not objects are listed in ``bad`` with their position. The functions below build parts of a message.
 
-Read fields of untrusted JSON.
-
 Any field of an export may have any type: ``text``, ``mapping`` and ``items`` return the value if it has the expected
 type, else an empty one.
 
-Parse times of other programs: ISO 8601, or a number since 1970 in seconds or smaller units.
+Times of other programs are ISO 8601, or a number since 1970 in seconds or smaller units.
 """
 
 from __future__ import annotations

@@ -3,14 +3,11 @@
 Output: bytes, turn by turn, so that memory stays bounded. The list of conversations is read first; messages that are
 sent during the export may or may not be included.
 
-Write a conversation as Markdown: a title, a heading for each turn with its number, and a heading for each branch.
+Markdown has a title, a heading for each turn with its number, and a heading for each branch; messages are unchanged.
 
-Messages are written unchanged.
-
-Write a conversation as messages, one JSON object per line, in the form that ``cix import`` and other programs read.
-
-``{"thread_id", "id", "role", "content", "created_at", "model"}``; content is a text, or parts in OpenAI's format.
-An imported message keeps its original id and time. Images are data URIs.
+As messages, each is one JSON object per line, which ``cix import`` and other programs read: ``{"thread_id", "id",
+"role", "content", "created_at", "model"}``; content is a text, or parts in OpenAI's format. An imported message keeps
+its original id and time. Images are data URIs.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""The tools that assistants may call: one function each over a client, with the JSON schema of its arguments.
+"""The tools and resources of assistants: functions over a client, with the JSON schema of their arguments.
 
 A tool returns plain JSON. What it cannot do it says with an error of ours, which the assistant reads.
 
-Conversations as resources: ``conversation://ID`` is the text of one, in Markdown.
-
-Keep results small enough for the context window of the assistant that reads them.
-
-A result of more than ``LARGEST`` bytes has its long texts cut, all at the same length, and lists of more than ``MOST``
-entries keep the newest. What was cut says how long it was.
+The resource ``conversation://ID`` is the text of a conversation, in Markdown. Results are kept small enough for the
+context window of the assistant that reads them: a result of more than ``LARGEST`` bytes has its long texts cut, all at
+the same length, and lists of more than ``MOST`` entries keep the newest. What was cut says how long it was.
 """
 
 from __future__ import annotations

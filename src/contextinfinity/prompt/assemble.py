@@ -3,15 +3,11 @@
 The steps: redact what must not be sent, measure the sections, remove what does not fit (``shrink``), lay out the rest
 (``layout``), and check that every pinned fact is included verbatim; otherwise nothing is sent.
 
-The stable front of a prompt, and when it may change.
+The front of a prompt is stable: it is replaced only for one of the listed reasons. Other changes, such as a new memory,
+wait for the next replacement, so that the provider's prompt cache keeps matching.
 
-A front is replaced only for one of the listed reasons. Other changes, such as a new memory, wait for the next
-replacement, so that the provider's prompt cache keeps matching.
-
-Compute how much of a request repeats the previous one, and can therefore be a cache hit.
-
-Bodies are compared in the order in which vendors read them: tools, system texts, then whole messages or items. Cache
-markers are ignored.
+How much of a request repeats the previous one is what a cache can serve. Bodies are compared in the order in which
+vendors read them: tools, system texts, then whole messages or items. Cache markers are ignored.
 """
 
 from __future__ import annotations

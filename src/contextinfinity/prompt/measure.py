@@ -1,6 +1,6 @@
-"""Count the tokens of a prompt by section. The same counts decide what is sent, shrunk and folded.
+"""Count the tokens of a prompt by section, and divide the model's context window.
 
-Divide a model's context window.
+The same counts decide what is sent, shrunk and folded.
 
 The settings are upper limits; small windows get less, so that every window from 2,048 tokens works and folding starts
 before shrinking. The same figures decide when turns are folded and what is sent.

@@ -2,7 +2,7 @@
 
 Only ``rounds`` grows during the steps of a turn; everything else stays the same.
 
-Render an earlier turn in a later prompt, with roles that are valid for every provider.
+An earlier turn is rendered in a later prompt with roles that are valid for every provider:
 
 | how it ended                                   | what the model reads                                             |
 | ---------------------------------------------- | ---------------------------------------------------------------- |

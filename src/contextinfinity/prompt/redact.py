@@ -3,10 +3,9 @@
 A redactor is called with every text that would be sent and returns the spans to hide; each is replaced by
 ``[redacted]``. Stored messages are not changed. The spans are stored with the plan, so that the request can be rebuilt.
 
-Built-in detectors of private data, each a ``Redactor``: a text in, the spans to hide out.
-
-Each runs in linear time: a match starts only at a boundary or at a fixed character, and its length is bounded or its
-parts cannot overlap. They prefer a miss to hiding version numbers, hashes, ids and dates, which models need.
+The built-in detectors of private data are such redactors. Each runs in linear time: a match starts only at a boundary
+or at a fixed character, and its length is bounded or its parts cannot overlap. They prefer a miss to hiding version
+numbers, hashes, ids and dates, which models need.
 """
 
 from __future__ import annotations

@@ -14,8 +14,6 @@ The model's reasoning in this turn is removed first: no vendor accepts it once e
 and the user's message are never changed. Cuts apply to one request; stored data is not changed. Cuts that change the
 front go down to ``low``, so that the next requests can repeat them unchanged.
 
-Apply cuts to the sections of a prompt.
-
 ``cut`` applies a ``Shrunk`` deterministically: the same sections and the same ``Shrunk`` always give the same prompt,
 so that a request can be rebuilt years later. ``shrink`` decides which cuts are needed.
 """

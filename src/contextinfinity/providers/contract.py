@@ -6,10 +6,9 @@ A provider writes a request in its own wire format and streams back events: text
 A remote provider consists of a ``Wire`` and a connection. The wire converts values and does no I/O, so it can be tested
 without a network.
 
-Rebuild the exact bytes of a past request from its prompt.
-
-Besides the prompt, the bytes depend on the provider, the fields of its wire and the abilities of the model: the form,
-which is stored with the plan. If a wire changes its output, it gets a new version here and keeps the old one.
+The exact bytes of a past request can be rebuilt from its prompt. Besides the prompt, the bytes depend on the provider,
+the fields of its wire and the abilities of the model: the form, which is stored with the plan. If a wire changes its
+output, it gets a new version here and keeps the old one.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@ is a ``ProviderError`` whose ``kind`` is one of ``KINDS``, with a message and a 
 Vendors document their codes but not their wording, so codes are read first, then the status, then the type. Wording is
 read only if those say no more than "bad request" or "server error": most vendors reject oversized requests that way.
 
-Find the token limit that a vendor names when it rejects an oversized request.
-
-Read from response headers how long to wait before a retry.
+Two facts are read besides: the token limit that a vendor names when it rejects an oversized request, and from the
+headers how long to wait before a retry.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 The wire writes the request, the connection sends it, and the wire assembles the reply. A failure before the first text
 is retried, with a ``Retry`` event. ``Finished`` is sent after the final event and the usage have arrived.
 
-Create providers from ``[models.NAME]``.
-
-Models at the same address share connections; each has its own wire, because their settings differ.
+Providers are created from ``[models.NAME]``. Models at the same address share connections; each has its own wire,
+because their settings differ.
 """
 
 from __future__ import annotations

@@ -4,10 +4,9 @@ Each wire converts vendor-neutral options to its own, and names those that the m
 vendor would reject are not sent: a slightly different answer is better than none. Options that the default already
 satisfies are never named. The answer length is part of a request and no option of a wire.
 
-Merge a model's options into a request body.
-
-Options are passed to the provider unchanged, under its own names. They cannot set what the engine controls, and can
-only lower its limits. No option is dropped silently: one that cannot be followed raises ``ProviderError``.
+A model's own options are passed to the provider unchanged, under its own names. They cannot set what the engine
+controls, and can only lower its limits. No option is dropped silently: one that cannot be followed raises
+``ProviderError``.
 """
 
 from __future__ import annotations

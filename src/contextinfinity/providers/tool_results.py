@@ -4,11 +4,10 @@ In the result, the results of an assistant's calls come right after it, in the o
 result gets a constant one. A result without a preceding call becomes text of the user: nothing is lost, and nothing is
 sent that a vendor rejects.
 
-Make tool call ids that a vendor accepts.
-
-Calls may come from another vendor, or from a server that gives every call the same id. The result has unique ids that
-match the vendor's rules, the same for a call and its result. The ids of a message depend only on it and the messages
-before it, so a longer conversation starts with the same bytes.
+Tool call ids are replaced by ids that the vendor accepts. Calls may come from another vendor, or from a server that
+gives every call the same id. The result has unique ids that match the vendor's rules, the same for a call and its
+result. The ids of a message depend only on it and the messages before it, so a longer conversation starts with the same
+bytes.
 """
 
 from __future__ import annotations

@@ -5,19 +5,15 @@ the environment and never stored.
 
 The key of a vendor: from the environment or the keyring of the operating system. It is written nowhere else.
 
-Retry failed provider requests.
+Failed requests are retried. The result is the stream of one attempt, with a ``Retry`` event before each wait. There is
+no retry once text has been yielded, because the reader has seen it.
 
-The result is the stream of one attempt, with a ``Retry`` event before each wait. There is no retry once text has been
-yielded, because the reader has seen it.
+Embedders make requests with non-streaming replies, with the same retries. Each retry is logged; keys and request
+content never are.
 
-Requests with non-streaming replies: bytes out, bytes back, with retries.
-
-Embedders use it. Each retry is logged; keys and request content never are.
-
-Decode server-sent events from a byte stream.
-
-Chunks may be split anywhere, even inside a line ending or a character. The result is pairs of event name ("" if it has
-none) and data, as soon as they are complete. Comments, ids and retry times are ignored.
+Server-sent events are decoded from a byte stream. Chunks may be split anywhere, even inside a line ending or a
+character. The result is pairs of event name ("" if it has none) and data, as soon as they are complete. Comments, ids
+and retry times are ignored.
 """
 
 from __future__ import annotations

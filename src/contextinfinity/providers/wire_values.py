@@ -3,10 +3,8 @@
 The JSON may be anything: a value of the wrong type is treated as missing. Content that a wire cannot express becomes a
 short constant text.
 
-Files of clients, such as PDFs, for a model of another vendor.
-
-Plain text can be sent to every model, as text. A PDF can be sent to models that read files. Everything else is replaced
-by a note, and ``unread`` names it.
+A client's file, such as a PDF, may be for a model of another vendor. Plain text can be sent to every model, as text. A
+PDF can be sent to models that read files. Everything else is replaced by a note, and ``unread`` names it.
 """
 
 from __future__ import annotations

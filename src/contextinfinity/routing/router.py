@@ -8,9 +8,7 @@ request. The choice is deterministic. Rules and failures change the model for on
 branch's model. There are no built-in rules: a change of model hands the conversation to another model and loses the
 prompt cache, so it must be configured.
 
-The input of the router: the request, and the available models.
-
-Check whether a rule of ``[router]`` matches a request: all its conditions must hold.
+The input is the request and the available models. A rule of ``[router]`` matches if all its conditions hold.
 """
 
 from __future__ import annotations

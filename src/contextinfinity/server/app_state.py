@@ -1,16 +1,13 @@
 """State that all requests of one process share: client, limits, metrics, and whether it is shutting down.
 
-Limits per user, counted by all workers together.
+Limits per user are counted by all workers together. The counters are in a memory-mapped file that the workers share:
+one region for request rates and one per worker for open streams. They are changed under the file's lock, which the
+operating system releases when its holder dies; a worker that replaces a dead one clears its region. A single worker
+keeps the counters in its own memory.
 
-The counters are in a memory-mapped file that the workers share: one region for request rates and one per worker for
-open streams. They are changed under the file's lock, which the operating system releases when its holder dies; a worker
-that replaces a dead one clears its region. A single worker keeps the counters in its own memory.
-
-Prometheus metrics: of the routes, of the process, and of the ledger.
-
-Several workers keep their metrics in files of one folder, and each of them can add all up (the multiprocess mode of
-prometheus-client, whose folder is set in the environment before it is imported). Nothing is sent anywhere; metrics are
-only scraped.
+The Prometheus metrics are of the routes, of the process, and of the ledger. Several workers keep their metrics in files
+of one folder, and each of them can add all up (the multiprocess mode of prometheus-client, whose folder is set in the
+environment before it is imported). Nothing is sent anywhere; metrics are only scraped.
 """
 
 from __future__ import annotations

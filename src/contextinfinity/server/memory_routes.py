@@ -1,7 +1,4 @@
-"""Routes: a user's memories. Other users' memories are not found.
-
-Routes: search.
-"""
+"""Routes: search, and a user's memories. Other users' memories are not found."""
 
 from __future__ import annotations
 

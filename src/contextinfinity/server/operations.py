@@ -1,7 +1,4 @@
-"""Routes for operators: health, models, compaction events and metrics.
-
-Routes: import and export of conversations.
-"""
+"""Routes for operators: health, models, compaction events, metrics, and import and export of conversations."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 With a workspace the sessions are those of its history file, otherwise all conversations of the owner.
 
-The sessions of ``/rpc``: all conversations of an owner, or with a workspace those of its history file.
+The sessions are all conversations of an owner, or with a workspace those of its history file.
 """
 
 from __future__ import annotations

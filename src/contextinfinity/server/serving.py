@@ -4,10 +4,9 @@ The parent of several workers only supervises: it replaces a worker that dies, a
 and waits. If the parent is killed, the workers end by themselves and the port is free again. A process that is asked to
 end accepts no new connections, gives running requests their shutdown time, cancels the rest, and closes its engine.
 
-Logs on stderr: one JSON object a line for machines, or a short line of text for a person at a terminal.
-
-The line of a request names its thread and branch, whether the thread was found, and how many turns were loaded. It
-never contains messages or tokens.
+Logs go to stderr: one JSON object a line for machines, or a short line of text for a person at a terminal. The line of
+a request names its thread and branch, whether the thread was found, and how many turns were loaded. It never contains
+messages or tokens.
 """
 
 from __future__ import annotations

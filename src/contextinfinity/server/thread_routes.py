@@ -1,7 +1,4 @@
-"""Routes: creating, listing, changing and deleting conversations.
-
-Routes: branches, pins and folds of a conversation.
-"""
+"""Routes: creating, listing, changing and deleting conversations, and their branches, pins and folds."""
 
 from __future__ import annotations
 

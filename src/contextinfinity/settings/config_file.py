@@ -3,8 +3,6 @@
 The result is a document or a ``SettingsError`` with the location. Problems in a file that is valid TOML are collected
 by the ``SettingsReader``.
 
-Find the line number of each key of a TOML text.
-
 ``tomllib`` returns values without locations, and error messages need them. The text has already been parsed by
 ``tomllib``, so this scanner only finds where keys, strings and brackets begin and end; the spelling of a key is decoded
 by ``tomllib``. A table in an array is identified by its index, from 0.
@@ -14,7 +12,7 @@ by ``tomllib``. A table in an array is identified by its index, from 0.
     [[router.rules]]             ("router",): 3, ("router", "rules"): 3, ("router", "rules", 0): 3
     model = "gpt"                ("router", "rules", 0, "model"): 4
 
-Add a model to config.toml, and leave everything else in it as it is.
+A model is added to config.toml without changing anything else in it.
 """
 
 from __future__ import annotations

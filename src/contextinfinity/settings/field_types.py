@@ -7,7 +7,7 @@ The bounds in the ``Meta`` of a type decide what is accepted; ``extra`` holds th
     path      a relative path starts from the folder of the file it is in
     hidden    never repeat the value in a message: users may paste a key here by mistake
 
-The tables inside ``[router]``: rules, and preferred models.
+The tables inside ``[router]`` are here too: rules, and preferred models.
 """
 
 from __future__ import annotations

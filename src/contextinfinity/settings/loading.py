@@ -2,9 +2,8 @@
 
 Precedence: explicit argument > environment variable > config.toml > default.
 
-Environment variables: ``CONTEXTINFINITY_SECTION__KEY`` for every key, and older names for three.
-
-An empty variable is treated as not set. A variable with our prefix that is no setting is an error, as in the file.
+Environment variables are ``CONTEXTINFINITY_SECTION__KEY`` for every key, and older names for three. An empty variable
+is treated as not set. A variable with our prefix that is no setting is an error, as in the file.
 """
 
 from __future__ import annotations

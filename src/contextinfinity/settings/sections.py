@@ -2,8 +2,6 @@
 
 One class is one section of ``config.toml``, one field is one key. The ``Meta`` of a field describes it; the description
 is printed in the reference. ``field_types`` holds shared types.
-
-The settings of the server.
 """
 
 from __future__ import annotations

@@ -3,10 +3,8 @@
 A ``SettingsReader`` takes one source after the other, the one with the lowest precedence first. It keeps the value and
 the location of every key and collects all problems, so that a user can fix a file in one pass.
 
-Validate tables inside a key, ``[[router.rules]]`` or ``[router.users.NAME]``, like sections.
-
-Messages identify such a table by its number, from 1, or by its name: ``router.rules[2].model``,
-``router.users.anna.model``.
+Tables inside a key, ``[[router.rules]]`` or ``[router.users.NAME]``, are validated like sections. Messages identify
+such a table by its number, from 1, or by its name: ``router.rules[2].model``, ``router.users.anna.model``.
 """
 
 from __future__ import annotations

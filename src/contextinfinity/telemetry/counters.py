@@ -1,16 +1,11 @@
-"""Counters and gauges of this process.
+"""What a process measures: counters, gauges, finished turns and the stages of a turn; and the rate limit of its log.
 
-Metrics of finished turns, kept until they are collected, up to a limit.
+Metrics of finished turns and durations of stages are kept until they are collected, up to a limit. A turn collects its
+own latencies while it is answered (``collect``): the context of its task determines the turn of a stage.
 
-Durations of the stages of a turn: for the metrics of this process, and for the turn itself.
-
-For the process, the newest are kept until they are collected. A turn collects its own latencies while it is answered
-(``collect``): the context of its task determines the turn of a stage.
-
-Rate limit repeated log records, so that a failing process does not fill the disk with its log.
-
-Warnings and errors of one kind (logger, level, start of the message) pass 20 times in 10 seconds. The last one that
-passes says that more are suppressed, and the first of a later period says how many were.
+Repeated log records are limited, so that a failing process does not fill the disk. Warnings and errors of one kind
+(logger, level, start of the message) pass 20 times in 10 seconds. The last one that passes says that more are
+suppressed, and the first of a later period says how many were.
 """
 
 from __future__ import annotations

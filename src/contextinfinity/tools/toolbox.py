@@ -3,7 +3,7 @@
 Every outcome of a tool becomes its result: a value, or an error message for the model, so that it can try something
 else. A tool that exceeds the timeout is abandoned. No tool failure ends the turn.
 
-Turn a Python function into a tool; its type hints and docstring describe it to the model.
+A Python function becomes a tool; its type hints and docstring describe it to the model.
 
     def weather(city: str, days: int = 1) -> str:
         '''Return the weather of a city.

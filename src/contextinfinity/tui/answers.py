@@ -1,6 +1,6 @@
 """The answers of the open conversation: sending, following, stopping, asking again, and the header above them.
 
-One message on its way: what the engine reports about it becomes a ``LiveTurn``.
+What the engine reports about a message on its way becomes a ``LiveTurn``.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The engine has a thread and an event loop of its own, so that no work of it delays a key press. A call is awaited in the
 screen's loop and runs in the engine's; cancelling the await cancels the call.
 
-Notices of the engine: warnings in its log, and folds.
+Notices of the engine are warnings in its log, and folds.
 """
 
 from __future__ import annotations

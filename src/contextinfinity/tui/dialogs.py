@@ -1,7 +1,4 @@
-"""Small dialogs above the screen: one line of text, yes or no, and a choice.
-
-The menu of actions on one turn.
-"""
+"""Small dialogs above the screen: one line of text, yes or no, a choice, and the menu of actions on one turn."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""All keys on one page.
+"""The keys, commands and panels of the workbench, in tables, and the page that shows the keys.
 
-The commands of the palette.
-
-All panels: the letter after Ctrl+O that opens each, its function key, and its class.
+A panel has a letter that opens it after Ctrl+O, a function key, and a class.
 """
 
 from __future__ import annotations

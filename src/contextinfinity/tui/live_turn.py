@@ -3,7 +3,7 @@
 What is finished is drawn once; only the last Markdown block is drawn again with each frame, so that a frame costs the
 same at the start and at the end of a long answer.
 
-A turn as lines of the screen: who spoke, what was said, and how the answer ended.
+The lines of a turn show who spoke, what was said, and how the answer ended.
 """
 
 from __future__ import annotations

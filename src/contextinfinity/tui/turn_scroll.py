@@ -3,15 +3,11 @@
 Ten thousand turns are one widget: a line of the screen is looked up in a ``LineMap`` and drawn from the turn it belongs
 to. When turns above the view are measured, the view moves with them, so that what a person reads stays where it is.
 
-The turns of a branch, read page by page as they come into view.
+The turns of a branch are read page by page as they come into view. A page holds ``PAGE`` consecutive turn numbers. The
+most recently used pages are kept; the others are read again when they are needed.
 
-A page holds ``PAGE`` consecutive turn numbers. The most recently used pages are kept; the others are read again when
-they are needed.
-
-Which line of a long list belongs to which item, when most items were never drawn.
-
-Only the heights of items that were drawn are kept; every other item is taken to have their mean height. Items are
-numbered from 1.
+The ``LineMap`` says which line belongs to which item, when most items were never drawn. Only the heights of items that
+were drawn are kept; every other item is taken to have their mean height. Items are numbered from 1.
 """
 
 from __future__ import annotations

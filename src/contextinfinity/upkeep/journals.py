@@ -4,7 +4,7 @@ A journal that is being written is never a finding. Its writer holds a lock, but
 writer, so it is tested for suspicious journals only. These are then checked again, because a writer that finished in
 between has written its step to the ledger.
 
-Spools that wait for a replay, or that the ledger rejected.
+Spools that wait for a replay, or that the ledger rejected, are findings too.
 """
 
 from __future__ import annotations

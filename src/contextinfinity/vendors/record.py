@@ -1,16 +1,13 @@
 """The record of one vendor: wire format, authentication, models, limits and prices.
 
-Adding a vendor means one record in this package and, if it has a wire form of its own, one folder in ``providers``.
-A record is plain data. Everything else asks it: settings which names are valid, the token counter which tokenizer
-and picture formula a model has, the catalogue what a model can do, the transport where to send a request and how to
+Adding a vendor means one record in this package and, if it has a wire form of its own, one folder in ``providers``. A
+record is plain data. Everything else asks it: settings which names are valid, the token counter which tokenizer and
+picture formula a model has, the catalogue what a model can do, the transport where to send a request and how to
 authenticate.
 
-The reasoning efforts of a model.
-
-The vendors' formulas for the tokens of a picture.
-
-A picture is laid out in square cells. Older OpenAI models count large tiles on top of a base; newer ones and Claude
-count small patches, up to a budget into which larger pictures are scaled down. Gemini counts tiles at a fixed price.
+The tokens of a picture follow the vendors' formulas. A picture is laid out in square cells. Older OpenAI models count
+large tiles on top of a base; newer ones and Claude count small patches, up to a budget into which larger pictures are
+scaled down. Gemini counts tiles at a fixed price.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """A conversation with a person at a terminal: the current thread and branch, and the handling of each line.
 
 Ctrl-C stops an answer, which is kept as far as it came; at the prompt it clears the line, and leaves when pressed again
-within two seconds with nothing typed in between.
-
-Notices around the answers: cost, hints, and folds.
+within two seconds with nothing typed in between. Notices around the answers show cost, hints and folds.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The slash commands, as one table.
 
 A command is a function of the chat session and of its arguments. It prints its result; an error is printed in words,
-and the chat continues.
-
-Commands of a chat about a repository: its files, its map, fetched pages, cache tiers and sessions.
+and the chat continues. A chat about a repository has commands for its files, its map, fetched pages, cache tiers and
+sessions.
 """
 
 from __future__ import annotations

@@ -3,12 +3,11 @@
 Pasted text stays one message, arrows and Ctrl-R search the history, Tab completes slash commands. Output of other
 threads appears above the line being typed.
 
-The prompt history of ``cix chat``, kept in ``{data_dir}/chat_history``.
+The history of typed lines is kept in ``{data_dir}/chat_history``; only this prompt writes to it. A line is written once
+its conversation is known, and is deleted with it. If the file cannot be written, only the next start's history is
+missing.
 
-Only this prompt writes to it. A line is written once its conversation is known, and is deleted with it. If the file
-cannot be written, only the next start's history is missing.
-
-Write a message in the user's own editor.
+``/editor`` opens the user's own editor for a long message.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The drawn view: Markdown as it streams, a mark for what is stored, and an editable prompt.
 
-The bottom of a terminal: finished lines scroll away, unfinished ones are redrawn in place.
-
-Only changed lines are written, in one write, so nothing flickers; the main screen is used, so everything stays in the
-scrollback. When the window gets narrower, the terminal wraps the lines that are there; they are counted as it shows
-them.
+At the bottom of the terminal, finished lines scroll away and unfinished ones are redrawn in place. Only changed lines
+are written, in one write, so nothing flickers; the main screen is used, so everything stays in the scrollback. When the
+window gets narrower, the terminal wraps the lines that are there; they are counted as it shows them.
 """
 
 from __future__ import annotations

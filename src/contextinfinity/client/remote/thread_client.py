@@ -1,7 +1,4 @@
-"""Conversations, pins, folds and search at a server.
-
-Memories at a server.
-"""
+"""Conversations, pins, folds, search and memories at a server."""
 
 from __future__ import annotations
 

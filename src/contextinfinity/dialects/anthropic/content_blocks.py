@@ -3,9 +3,8 @@
 Cache markers are accepted and removed, also from blocks that are otherwise kept unchanged: clients move them from turn
 to turn, and requests to the provider get their own markers.
 
-Read validated values from JSON; ``InvalidField`` gives the location of an invalid one.
-
-The location is assembled only when a value is invalid, so that long conversations are parsed fast.
+Values are validated while they are read; ``InvalidField`` gives the location of an invalid one, which is assembled only
+when a value is invalid, so that long conversations are parsed fast.
 """
 
 from __future__ import annotations

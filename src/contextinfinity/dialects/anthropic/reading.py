@@ -3,8 +3,6 @@
 Unsupported parameters are listed in ``ignored``; they are rejected only if the answer would differ from what was asked
 for. Invalid values are rejected with their location, ``messages.3.content.1.text``.
 
-Parse the tools and the tool choice of Anthropic's clients.
-
 Tools that run at Anthropic, or that only its models know, cannot be offered to every model: they are omitted, and
 rejected only if the client requires one of them.
 """

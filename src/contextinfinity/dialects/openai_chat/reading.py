@@ -3,8 +3,6 @@
 Parameters that change the answer but cannot be followed are rejected by name. Parameters that only concern the vendor's
 processing, and unknown ones, are listed as ignored. Null is the same as missing.
 
-Parse OpenAI's messages into ours.
-
 System texts at the start are removed from the list; later ones keep their place. Tool results become results in user
 messages. Empty texts make no block, so that a message is the same whether its content is null, empty or missing.
 """

@@ -1,9 +1,9 @@
-"""Parse the input items of a request into messages.
+"""Parse the input items, the ids and the tools of the Responses API.
 
 Adjacent items of the assistant (reasoning, text, calls) become one message. Tool results become user messages. Items of
 other types are kept unchanged for the vendor. The first system and developer texts are collected separately.
 
-Ids of the Responses API, derived from the ids of the ledger.
+Ids are derived from those of the ledger:
 
     resp_<turn>          the response of a turn
     conv_<session>       the conversation of a session
@@ -11,11 +11,9 @@ Ids of the Responses API, derived from the ids of the ledger.
 
 They are not stored: an id is decoded to its row; an id in any other form is unknown.
 
-Convert the tools of the Responses API to functions that every model can call.
-
-A custom tool, whose input is plain text, becomes a function with one argument ``input``; a function in a namespace gets
-a combined name. ``ToolNames`` maps calls back to the client's tools. Tools that OpenAI runs itself (such as web search)
-are not offered to the model and are listed as ignored.
+Tools become functions that every model can call. A custom tool, whose input is plain text, becomes a function with one
+argument ``input``; a function in a namespace gets a combined name. ``ToolNames`` maps calls back to the client's tools.
+Tools that OpenAI runs itself (such as web search) are not offered to the model and are listed as ignored.
 """
 
 from __future__ import annotations

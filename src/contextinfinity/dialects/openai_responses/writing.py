@@ -1,6 +1,4 @@
-"""Write responses and the items of turns for OpenAI's clients.
-
-Write a response as a stream of typed, numbered events.
+"""Write turns as responses for OpenAI's clients: whole, or as a stream of typed, numbered events.
 
     response.created, response.in_progress
     for each item: response.output_item.added, its pieces, response.output_item.done

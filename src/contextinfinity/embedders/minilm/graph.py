@@ -3,8 +3,6 @@
 The graph is built at every start, in milliseconds, from standard ONNX operations. It contains no weights but refers to
 their positions in the file, which onnxruntime maps into memory.
 
-A minimal writer for ONNX files.
-
 ONNX is a protocol buffer: a message is a sequence of fields, each with a number, a type and a value. Writing the few
 messages of a graph is simpler than adding a dependency.
 """

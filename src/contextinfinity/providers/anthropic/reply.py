@@ -1,11 +1,9 @@
-"""Parse a whole message into transcript items.
+"""Parse a message, whole or streamed, into transcript items.
 
 Text, calls and thinking keep the order of the reply; every other block is kept unchanged.
 
-Accumulate a streamed message.
-
-A message starts, its content blocks arrive in pieces by index, then the stop reason and the usage. Token counts are
-cumulative: the last one is valid.
+A streamed message starts, its content blocks arrive in pieces by index, then the stop reason and the usage. Token
+counts are cumulative: the last one is valid.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ in the path, not in the body.
 
 A thought signature belongs to the part it came with, a call or a text. It is stored as a reasoning block right before
 that part, and written back into it while the tool loop runs.
-
-Request options for the Gemini API.
 """
 
 from __future__ import annotations

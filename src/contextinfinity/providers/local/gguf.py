@@ -1,14 +1,10 @@
-"""Read the metadata of a gguf file without loading the model.
+"""Read the metadata and the tokenizer of a gguf file without loading the model.
 
 The file starts with a list of names and values; the tensors follow. The facts that we need come first and the long
 vocabulary lists last, so reading the facts is fast.
 
-Rebuild the tokenizer of a gguf file, and find its control tokens.
-
 Byte-level BPE tokenizers are rebuilt from the file, so texts are counted exactly without loading the model. For other
 types the count is an estimate that is corrected by what the model reports.
-
-A gguf file whose metadata is read on first use and cached.
 """
 
 from __future__ import annotations

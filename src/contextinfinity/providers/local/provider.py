@@ -3,12 +3,9 @@
 Requests use the chat completions format; llama.cpp applies the model's own chat template. Nothing leaves the process. A
 prompt that is too long is rejected before it is processed, so that it can be shortened.
 
-Loaded llama.cpp models: one per file and configuration, shared in this process.
-
-A model is loaded on first use by its own thread, which processes requests one at a time. It is unloaded after an idle
-time, or when its last user releases it. It writes nothing to disk.
-
-Create providers of local models from the settings, and describe the built-in one.
+Loaded models are shared in this process, one per file and configuration. A model is loaded on first use by its own
+thread, which processes requests one at a time. It is unloaded after an idle time, or when its last user releases it. It
+writes nothing to disk.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Parse a whole chat completion into transcript items.
+"""Parse a chat completion, whole or streamed, into transcript items.
 
 The order is reasoning, text, calls; all other fields of the message are kept unchanged.
 
-Accumulate a streamed chat completion.
-
-Servers differ: some omit or repeat a call's index or id, send a call in one piece, or report usage in every chunk or in
-a final one without choices. Only the first choice is read.
+Servers differ in how they stream: some omit or repeat a call's index or id, send a call in one piece, or report usage
+in every chunk or in a final one without choices. Only the first choice is read.
 """
 
 from __future__ import annotations

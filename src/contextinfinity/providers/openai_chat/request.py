@@ -3,7 +3,7 @@
 System texts come first, then messages in order. A server that accepts a single system message gets the texts joined. A
 model without tool support gets earlier calls and results as text, so that a conversation can move to it.
 
-Request options for chat completions, and for llama.cpp's variant.
+The request options are those of chat completions, and of llama.cpp's variant.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Parse a whole response into transcript items.
+"""Parse a response, whole or streamed, into transcript items.
 
 Text, calls and reasoning keep the order of the reply; every other item is kept unchanged.
 
-Accumulate a streamed response.
-
-Every event names its item by ``output_index`` and the part by ``content_index``. The last event contains the whole
-response; the accumulated items are used only if it does not.
+Every event of a stream names its item by ``output_index`` and the part by ``content_index``. The last event contains
+the whole response; the accumulated items are used only if it does not.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 System texts become ``developer`` items, messages become items in order. A body never refers to state at the provider:
 items have no provider ids, except reasoning, which is sent back with its id and content.
-
-Request options for OpenAI's Responses API.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Routes: /v1/responses, compatible with OpenAI.
+"""Routes: /v1/responses and /v1/conversations, compatible with OpenAI. A conversation is a thread.
 
-Routes: /v1/conversations, compatible with OpenAI. A conversation is a thread.
-
-Resolve references to items: read the items from the turns that contain them.
+References to items are resolved by reading the items from the turns that contain them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Routes: /v1, compatible with OpenAI and Anthropic.
-
-Write errors of all /v1 routes in the format of the client's vendor.
-"""
+"""Routes: /v1, compatible with OpenAI and Anthropic, with errors in the format of the client's vendor."""
 
 from __future__ import annotations
 

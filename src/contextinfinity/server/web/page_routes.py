@@ -1,23 +1,20 @@
 """Routes of the web page: its files, logging in, and markdown.
 
-The files are public and contain no user data; the page reads and writes through the routes that all
-clients use. A browser that logged in sends its token as a cookie that no script can read (``auth.COOKIE``).
+The files are public and contain no user data; the page reads and writes through the routes that all clients use. A
+browser that logged in sends its token as a cookie that no script can read (``auth.COOKIE``).
 
-Render markdown to sanitised HTML.
-
-Input: any text, hostile or not. Output: HTML with a fixed list of tags and attributes, without scripts, styles, event
-handlers, images or ids; links lead to http, https or mailto only and open without a referrer. An image becomes a link,
-because loading it would tell its host that the text was read. A bare http or https address becomes a link. Code is
-highlighted by class names.
+Markdown is rendered to sanitised HTML. Any text, hostile or not, becomes HTML with a fixed list of tags and attributes,
+without scripts, styles, event handlers, images or ids; links lead to http, https or mailto only and open without a
+referrer. An image becomes a link, because loading it would tell its host that the text was read. A bare http or https
+address becomes a link. Code is highlighted by class names.
 
 The work is bounded: a text above ``MAX_CHARS``, or with a paragraph above ``MAX_BLOCK_CHARS``, is shown as it is.
 
-Highlight code in linear time, whatever it holds.
-
-One regular expression per comment style finds comments, strings, numbers and words; the words that are keywords of
-common languages are marked. Pygments knows languages better, but several of its lexers take quadratic time, inside one
-regular expression that holds the interpreter lock: 20,000 hostile characters stop the whole server for 30 seconds.
-Here every alternative consumes what it looked at, so no character is looked at twice.
+Code is highlighted in linear time, whatever it holds. One regular expression per comment style finds comments, strings,
+numbers and words; the words that are keywords of common languages are marked. Pygments knows languages better, but
+several of its lexers take quadratic time, inside one regular expression that holds the interpreter lock: 20,000 hostile
+characters stop the whole server for 30 seconds. Here every alternative consumes what it looked at, so no character is
+looked at twice.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The request of a turn: sections and tokens, retrieved passages, and what was left out with the reason.
 
-The model's window as a drawn bar: what each section took, what is reserved, what is free.
+A bar shows the model's window: what each section took, what is reserved, what is free.
 """
 
 from __future__ import annotations
