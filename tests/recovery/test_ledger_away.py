@@ -325,6 +325,7 @@ async def test_a_full_disk_stays_the_error_it_is_and_shows_in_the_health(tmp_pat
     with FailingDisk() as disk:
         async with engine_on(tmp_path, vfs=disk.name) as engine:
             await engine.ask("thread", "before")
+            await engine.job_runner.drain(100)  # its job would notice the fault first, with another reason
             disk.break_down("full")
             with pytest.raises(LedgerFull):
                 await engine.accept("thread", "no room")
