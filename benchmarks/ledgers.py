@@ -25,6 +25,7 @@ from benchmarks.words import text
 from contextinfinity.domain.ids import BranchId
 from contextinfinity.domain.session import NewSession, Owner
 from contextinfinity.domain.turn import Exchange
+from contextinfinity.storage.contract import Store
 from contextinfinity.storage.sqlite.identity import mark_of
 from contextinfinity.storage.sqlite.migrate import migrations
 from contextinfinity.storage.sqlite.store import SqliteStore
@@ -121,3 +122,16 @@ def _remove(folder: Path, pattern: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob(pattern):
         path.unlink()
+
+
+async def ids_by_side(store: Store) -> dict[tuple[int, str], str]:
+    """Return the id that every imported message had in its source, by its turn and side."""
+    ids: dict[tuple[int, str], str] = {}
+    after = None
+    while turns := await store.index.turns(after=after):
+        origins = await store.imports.origins([turn.id for turn in turns])
+        for turn in turns:
+            for origin in origins.get(turn.id, ()):
+                ids[turn.turn_seq, origin.side] = str(origin.external_id)
+        after = turns[-1].id
+    return ids

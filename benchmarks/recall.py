@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from benchmarks.answering import models
 from benchmarks.asked import LOCOMO, PUBLIC, Asked, Talk, chats, locomo, public
 from benchmarks.harness import Bench, Row, Series
-from benchmarks.ledgers import digest
+from benchmarks.ledgers import digest, ids_by_side
 from benchmarks.peer_stores import peer_rows
 from benchmarks.plain_rankings import PLAIN, Passages, count
 from contextinfinity.domain.ids import new_id, now
@@ -128,15 +128,7 @@ class Asking:
         ]
         await store.imports.add(session.active_branch, arrivals)
         await engine.complete_index()
-        ids: dict[tuple[int, str], str] = {}
-        after = None
-        while turns := await store.index.turns(after=after):
-            origins = await store.imports.origins([turn.id for turn in turns])
-            for turn in turns:
-                for origin in origins.get(turn.id, ()):
-                    ids[turn.turn_seq, origin.side] = str(origin.external_id)
-            after = turns[-1].id
-        return cls(engine, session, ids, embedder)
+        return cls(engine, session, await ids_by_side(store), embedder)
 
     async def shares(self, asked: Asked, passages: Passages, took: Series) -> Shares:
         """Ask one question in every way."""

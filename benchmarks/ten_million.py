@@ -29,7 +29,7 @@ import msgspec
 from benchmarks.answering import models
 from benchmarks.asked import Asked, Said, Talk
 from benchmarks.harness import Bench, Row, Series
-from benchmarks.ledgers import digest
+from benchmarks.ledgers import digest, ids_by_side
 from benchmarks.plain_rankings import Passages, count
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.session import Owner
@@ -286,7 +286,7 @@ async def _talked(folder: Path, window: int, following: Talk, asked: Sequence[As
     exchanges = zip(following.said[::2], following.said[1::2], strict=False)
     async with _engine(folder, store, known, embedder) as engine:
         (session,) = await store.sessions.list(Owner(), limit=1)
-        ids = await _ids(store)
+        ids = await ids_by_side(store)
         for number, one in enumerate(asked):
             user, answer = next(exchanges)
             answers.append(answer.text)
@@ -326,16 +326,3 @@ async def _settle(engine: Engine, store: SqliteStore, branch: str, seen: Talked)
     await engine.job_runner.drain(DRAIN_SECONDS, folds=True)
     if covered and (await store.states.head(branch)).covers_turn_seq > covered:
         seen.folds.seconds.append(time.process_time() - busy)
-
-
-async def _ids(store: SqliteStore) -> dict[tuple[int, str], str]:
-    """Return the id of every imported message by its turn and side."""
-    ids: dict[tuple[int, str], str] = {}
-    after = None
-    while turns := await store.index.turns(after=after):
-        origins = await store.imports.origins([turn.id for turn in turns])
-        for turn in turns:
-            for origin in origins.get(turn.id, ()):
-                ids[turn.turn_seq, origin.side] = str(origin.external_id)
-        after = turns[-1].id
-    return ids

@@ -147,7 +147,7 @@ def test_a_turn_tells_of_its_requests(server: Server) -> None:
     (step,) = server.http.get(f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}").json()["steps"]
     shown = len(turn["text"].encode())
     assert (step["outcome"], step["displayed_bytes"]) == ({"type": "completed"}, shown)
-    assert step["durable_bytes"] == shown, "an answer is told to be final once it is on the disk"
+    assert step["durable_bytes"] == shown, "an answer is final once it is on the disk"
     failed = server.ask("Hello", model="fails")
     (step,) = server.http.get(f"/threads/{failed['thread_id']}/turns/{failed['turn_id']}").json()["steps"]
     assert step["outcome"] == {"type": "failed", "code": "quota", "message": "Out of credit."}

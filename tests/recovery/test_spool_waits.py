@@ -9,14 +9,15 @@ from typing import TypeVar
 
 import pytest
 
-from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.ids import WorkerId, new_id
 from contextinfinity.domain.session import NewSession, Owner, Session
-from contextinfinity.domain.turn import Phase, TurnEnd
+from contextinfinity.domain.turn import Phase, Turn, TurnEnd
 from contextinfinity.engine.recovery import recover
 from contextinfinity.engine.step import INTERRUPTED
 from contextinfinity.errors import LedgerAway, LedgerBusy
 from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.ledger.sessions import Sessions
+from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.storage.standby.breaker import CircuitBreaker, guarded
 from contextinfinity.storage.standby.recent import Recent
 from contextinfinity.storage.standby.spool import Spool, Spooled, written
@@ -26,6 +27,14 @@ from tests.ledgers import open_store
 from tests.recovery.outages import back, engine_on, locked, until
 
 T = TypeVar("T")
+
+
+async def answering_elsewhere(folder: Path, branch_id: str) -> tuple[SqliteStore, WorkerId, Turn]:
+    """Return the store and the id of another worker on the ledger, and the turn "two" that it is answering."""
+    other = open_store(folder / "ledger.db")
+    worker = await other.workers.enter()
+    turn = await other.turns.accept(new_turn(branch_id, "two", worker.id))
+    return other, worker.id, await other.turns.prepare(turn.id, worker.id)
 
 
 @pytest.mark.sqlite_file("it locks the file")
@@ -57,10 +66,7 @@ async def test_turns_of_a_process_that_dies_during_the_outage_do_not_hold_up_the
     """They are taken over while their branch continues here, where they were shown as failed; they end all the same."""
     async with engine_on(tmp_path) as engine:
         asked = await engine.ask("thread", "one")
-        other = open_store(tmp_path / "ledger.db")
-        dies = await other.workers.enter()
-        left = await other.turns.accept(new_turn(asked.branch_id, "two", dies.id))
-        await other.turns.prepare(left.id, dies.id)
+        other, _, _ = await answering_elsewhere(tmp_path, asked.branch_id)
         with locked(tmp_path):
             held = await engine.ask(asked.thread_id, "three")
             assert held.durability == "local"
@@ -82,12 +88,9 @@ async def test_a_worker_whose_spool_could_not_be_replayed_is_recovered_when_the_
     """Its death is noticed once, during the outage."""
     async with engine_on(tmp_path) as engine:
         asked = await engine.ask("thread", "one")
-        other = open_store(tmp_path / "ledger.db")
-        dies = await other.workers.enter()
-        running = await other.turns.accept(new_turn(asked.branch_id, "two", dies.id))
-        await other.turns.prepare(running.id, dies.id)
-        spool = Spool(tmp_path / "ledger.db-spool", dies.id)
-        held = ReplayedTurn(turn_id=new_id(), new=new_turn(asked.branch_id, "three", dies.id))
+        other, dies, _ = await answering_elsewhere(tmp_path, asked.branch_id)
+        spool = Spool(tmp_path / "ledger.db-spool", dies)
+        held = ReplayedTurn(turn_id=new_id(), new=new_turn(asked.branch_id, "three", dies))
         await spool.append([written(held)])
         spool.close()
         with locked(tmp_path), engine.store.kept_away():  # type: ignore[attr-defined]
@@ -108,17 +111,14 @@ async def test_a_turn_that_was_taken_over_ends_though_its_branch_goes_on_from_me
     """In memory the turn still belongs to the process that died."""
     async with engine_on(tmp_path) as engine:
         asked = await engine.ask("thread", "one")
-        other = open_store(tmp_path / "ledger.db")
-        dies = await other.workers.enter()
-        left = await other.turns.accept(new_turn(asked.branch_id, "two", dies.id))
-        await other.turns.prepare(left.id, dies.id)
+        other, dies, left = await answering_elsewhere(tmp_path, asked.branch_id)
         await engine.store.turns.history(asked.branch_id)
         await other.close()
-        taken = await engine.store.workers.take_over(dies.id, by=engine.worker_lease.worker.id)
+        taken = await engine.store.workers.take_over(dies, by=engine.worker_lease.worker.id)
         with locked(tmp_path), engine.store.kept_away():  # type: ignore[attr-defined]
             await engine.accept(asked.thread_id, "three")
             with pytest.raises(LedgerAway):
-                await engine.store.turns.fail(left.id, dies.id, TurnEnd(outcome="failed", error=INTERRUPTED))
+                await engine.store.turns.fail(left.id, dies, TurnEnd(outcome="failed", error=INTERRUPTED))
         engine._parts.taken_over.update(dict.fromkeys(taken.turns))
         async with asyncio.timeout(30):
             while engine.health().status != "ready":
