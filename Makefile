@@ -50,25 +50,25 @@ peers: ## install what the benchmarks `recall` and `peers` compare with, in .ven
 
 bench-peers: .venv/.setup peers ## the same conversation in every library of `make peers`, with a plot
 	$(BIN)/python -m benchmarks peers
-	.venv-peers/bin/python benchmarks/peer_plots.py
+	.venv-peers/bin/python benchmarks/plots.py
 
 clients: .venv/.setup ## real clients that are too large for every run, against every wire
 	CONTEXTINFINITY_PROOF=1 $(TESTS) --timeout 0 -m proof tests/doors/v1
 	$(BIN)/python -m benchmarks.clients
 
 torture: .venv/.setup ## kill a working process 10,000 times and look at what it left; takes about half an hour
-	$(BIN)/python -m benchmarks.torture --trials 10000
+	$(BIN)/python -m benchmarks.torture --trials 10000 --save
 
 fuzz: .venv/.setup ## damaged inputs for every parser and every door of a server; takes about an hour
-	$(BIN)/python -m benchmarks.fuzz --seconds 60
+	$(BIN)/python -m benchmarks.fuzz --seconds 60 --save
 
-storm: .venv/.setup ## 200 streams at servers that are killed, of one worker, of two, of two hosts on PostgreSQL: is every message there, once?
-	$(BIN)/python -m benchmarks.storm --streams 200
-	$(BIN)/python -m benchmarks.storm --streams 200 --workers 2
-	$(BIN)/python -m benchmarks.storm --streams 200 --workers 2 --hosts 2
+storm: .venv/.setup ## 200 streams at servers that are killed, of two workers, of four, of two hosts on PostgreSQL: is every message there, once?
+	$(BIN)/python -m benchmarks.storm --streams 200 --workers 2 --save
+	$(BIN)/python -m benchmarks.storm --streams 200 --workers 4 --save
+	$(BIN)/python -m benchmarks.storm --streams 200 --workers 2 --hosts 2 --save
 
-endurance: .venv/.setup ## 10,000 turns in one process: does memory stay flat? 3,000 resent ones: is a small window ever passed?
-	$(BIN)/python -m benchmarks.endurance
+endurance: .venv/.setup ## 50,000 turns in one process: do memory, prompts and latency stay flat? 3,000 resent ones: is a small window ever passed?
+	$(BIN)/python -m benchmarks.endurance --turns 50000 --save
 	$(BIN)/python -m benchmarks.resending
 
 proof: .venv/.setup torture storm endurance fuzz ## everything at full size: kills, storms, endurance, fuzz, fault sweeps, large properties; takes hours

@@ -100,14 +100,12 @@ async def measure(bench: Bench, name: str) -> list[Row]:
 
 
 def main() -> None:
-    """Read the arguments, run, show, and update the results and docs/benchmarks.md."""
+    """Read the arguments, run, show, and update the results and their pages."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Run benchmarks, each with a baseline.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"only these: {', '.join(BENCHMARKS)}")
     parser.add_argument("--full", action="store_true", help="with 1,000,000 turns; the ledger is kept and reused")
-    parser.add_argument(
-        "--no-save", action="store_true", help="leave benchmarks/results and docs/benchmarks.md as they are"
-    )
-    parser.add_argument("--page", action="store_true", help="run nothing, make docs/benchmarks.md from the results")
+    parser.add_argument("--no-save", action="store_true", help="leave benchmarks/results and docs as they are")
+    parser.add_argument("--page", action="store_true", help="run nothing, make both pages in docs from the results")
     parser.add_argument("--data", type=Path, default=Path(__file__).parent / "data", help="where ledgers are kept")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(BENCHMARKS):
@@ -120,7 +118,7 @@ def main() -> None:
         if not arguments.no_save:
             report.save(name, rows, described, full=arguments.full)
     if not arguments.no_save:
-        report.PAGE.write_text(report.page(), encoding="utf-8")
+        report.write_pages()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -144,11 +145,18 @@ def added_row(what: str, ours: Series, floor: Series, figure: float) -> Row:
 
 
 def machine(bench: Bench) -> str:
-    """Return a description of this machine."""
+    """Return a description of this machine, with what a commit costs on its disk."""
     with bench.scratch() as folder:
         commit = commit_cost(folder)
+    return f"{host()}, a durable commit costs {commit}"
+
+
+def host() -> str:
+    """Return a description of this machine, its load, and the commit that is measured."""
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    command = ("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty")
+    commit = subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
     return (
         f"{os.cpu_count()} cores ({platform.machine()}), {platform.system()}, Python {platform.python_version()}, "
-        f"SQLite {apsw.sqlite_lib_version()}, a durable commit costs {commit}{load}"
+        f"SQLite {apsw.sqlite_lib_version()}{load}, commit {commit}"
     )

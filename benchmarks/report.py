@@ -1,7 +1,8 @@
-"""Keep the results of benchmarks as JSON, and make the tables for a terminal and for docs/benchmarks.md.
+"""Keep the results of benchmarks as JSON, and make the tables for a terminal, docs/benchmarks.md and docs/proof.md.
 
-``results/NAME.json`` holds the rows of one benchmark with their date and machine. ``results/page.md`` is the page
-without its tables, ``results/missed.toml`` says why targets are missed, by the beginning of the row's key.
+``results/NAME.json`` holds the rows of one benchmark with their date and machine. ``results/page.md`` and
+``results/proof.md`` are the pages without their tables, ``results/missed.toml`` says why targets are missed, by the
+beginning of the row's key.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from pathlib import Path
 import msgspec
 from rich.table import Table
 
-from benchmarks.harness import Row
+from benchmarks.harness import Row, host
 
 RESULTS = Path(__file__).parent / "results"
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+_DOCS = Path(__file__).parents[1] / "docs"
+PAGES = {_DOCS / "benchmarks.md": RESULTS / "page.md", _DOCS / "proof.md": RESULTS / "proof.md"}
 HEADINGS = ("measurement", "target", "result", "baseline", "ratio", "met")
 NOT_MEASURED = "not measured"
 
@@ -67,9 +69,16 @@ def save(name: str, rows: Sequence[Row], machine: str, *, full: bool = False, fo
     is_partial = len(new) < len(rows)
     old = [result for result in load(name, folder) if result.key not in replaced]
     kept = [result for result in old if is_partial or (result.full and not full)]
-    folder.mkdir(parents=True, exist_ok=True)
     encoded = msgspec.json.format(msgspec.json.encode([*new, *kept]), indent=1)
-    (folder / f"{name}.json").write_bytes(encoded + b"\n")
+    path = folder / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(encoded + b"\n")
+
+
+def save_proof(name: str, rows: Sequence[Row]) -> None:
+    """Replace the results of one part of ``make proof``, and make docs/proof.md again."""
+    save(f"proof/{name}", rows, host())
+    write_pages()
 
 
 def table(rows: Sequence[Row]) -> Table:
@@ -80,9 +89,15 @@ def table(rows: Sequence[Row]) -> Table:
     return made
 
 
-def page() -> str:
-    """Return docs/benchmarks.md: the text, with the tables of the benchmarks that it names."""
-    text = (RESULTS / "page.md").read_text(encoding="utf-8")
+def write_pages() -> None:
+    """Make the pages again."""
+    for path, text in PAGES.items():
+        path.write_text(page(text), encoding="utf-8")
+
+
+def page(source: Path) -> str:
+    """Return a page: its text, with the tables of the benchmarks that it names."""
+    text = source.read_text(encoding="utf-8")
     reasons: dict[str, dict[str, str]] = tomllib.loads((RESULTS / "missed.toml").read_text(encoding="utf-8"))
     judged = [result for path in RESULTS.glob("*.json") for result in load(path.stem) if result.met is not None]
     met = sum(result.met is True for result in judged)

@@ -1,7 +1,8 @@
 """Send many streams to a real server whose connections are cut and which is killed; verify every acknowledged message.
 
-``python -m benchmarks.storm [--streams N] [--messages N] [--kills N] [--workers N] [--hosts N]``. With several hosts,
-servers with folders of their own share a PostgreSQL, one of them is killed at a time, and clients go on at the others.
+``python -m benchmarks.storm [--streams N] [--messages N] [--kills N] [--workers N] [--hosts N] [--save]``. With several
+hosts, servers with folders of their own share a PostgreSQL, one of them is killed at a time, and clients go on at the
+others.
 
 Clients send messages
 in turn, half of them to shared threads. They disconnect in the middle of streams, resume with the id of the last event,
@@ -28,7 +29,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from benchmarks import report
+from benchmarks.harness import Row
 from benchmarks.server_process import CixServer, ConnectionCut, HttpConnection, ServerEvent
+from contextinfinity.text.plurals import counted
 
 T = TypeVar("T")
 
@@ -102,6 +106,16 @@ class Outcome:
     counts: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
+
+    def row(self, options: StormOptions) -> Row:
+        """Return the row of docs/proof.md."""
+        hosts = f", {options.hosts} hosts on PostgreSQL" if options.hosts > 1 else ""
+        return Row(
+            what=f"{options.streams} streams, {counted(options.workers, 'worker')}{hosts}, seed {options.seed}",
+            target="0 faults",
+            result=str(self),
+            values=dict(self.counts),
+        )
 
     def __str__(self) -> str:
         sent = ", ".join(f"{times:,} {what}" for what, times in sorted(self.counts.items()))
@@ -375,10 +389,14 @@ def main() -> None:
     for name, most in (("streams", 200), ("messages", 10), ("kills", 8), ("workers", 1), ("hosts", 1)):
         parser.add_argument(f"--{name}", type=int, default=most)
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
-    options = StormOptions(**vars(parser.parse_args()))
+    parser.add_argument("--save", action="store_true", help="keep the result in benchmarks/results, for docs/proof.md")
+    arguments = vars(parser.parse_args())
+    is_kept, options = arguments.pop("save"), StormOptions(**arguments)
     with tempfile.TemporaryDirectory() as folder:
         outcome = storm(Path(folder), options)
     print(*outcome.faults[:20], f"{options}: {outcome}", sep="\n")
+    if is_kept:
+        report.save_proof(f"storm-{options.workers}-{options.hosts}", [outcome.row(options)])
     sys.exit(bool(outcome.faults))
 
 

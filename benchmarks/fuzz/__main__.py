@@ -1,4 +1,4 @@
-"""``python -m benchmarks.fuzz [--seconds N] [--seed N] [NAME…]``: damage valid inputs, and look at what happens.
+"""``python -m benchmarks.fuzz [--seconds N] [--seed N] [--save] [NAME…]``: damage valid inputs, and see what happens.
 
 Each parser and each door of a server gets damaged inputs for some seconds. Findings are exceptions that are no errors
 of the package, answers of status 500 and above, tracebacks in the log, and what takes longer than a few seconds. An
@@ -21,10 +21,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks import report
 from benchmarks.endurance import resident
 from benchmarks.fuzz.fuzzed_doors import DOORS, fuzz_doors
 from benchmarks.fuzz.fuzzed_parsers import EXPECTED, FuzzTarget, targets
 from benchmarks.fuzz.mutation import mutated
+from benchmarks.harness import Row
+from contextinfinity.text.plurals import counted
 
 KEPT = Path("fuzz-findings")
 HANG_SECONDS = 10
@@ -44,6 +47,15 @@ class Fuzzed:
     """Megabytes."""
     findings: dict[str, bytes] = field(default_factory=dict)
     """The first input that led to each finding."""
+
+    def row(self) -> Row:
+        """Return the row of docs/proof.md."""
+        return Row(
+            what=self.name,
+            result=f"{counted(self.tried, 'input')}, the longest took {1000 * self.longest:,.0f} ms, "
+            f"memory {self.grown:+.0f} MB, {counted(len(self.findings), 'finding')}",
+            values={"inputs": self.tried, "longest_ms": 1000 * self.longest, "grown_mb": self.grown},
+        )
 
     def __str__(self) -> str:
         return (
@@ -105,6 +117,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="only targets whose name holds this text")
     parser.add_argument("--seconds", type=float, default=60.0, help="for each target")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
+    parser.add_argument("--save", action="store_true", help="keep the result in benchmarks/results, for docs/proof.md")
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
     print(f"seed {arguments.seed}, {arguments.seconds:g} s a target\n")
@@ -133,6 +146,8 @@ def main() -> None:
             path = KEPT / hashlib.sha256(data).hexdigest()[:12]
             path.write_bytes(data)
             print(f"{seen.name}: {finding}: {path}")
+    if arguments.save:
+        report.save_proof("fuzz", [seen.row() for seen in found])
     sys.exit(any(seen.findings for seen in found))
 
 

@@ -11,6 +11,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from benchmarks import report
 from benchmarks.torture.lane import Job, run_lanes
 from benchmarks.torture.plans import sample, schedule
 from benchmarks.torture.tally import Tally
@@ -30,6 +31,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, metavar="GENERATION", help="run one generation of a seed again")
     parser.add_argument("--folder", type=Path, help="where data_dirs are made; default: in memory and on disk")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the report there: .json or text")
+    parser.add_argument("--save", action="store_true", help="keep the result in benchmarks/results, for docs/proof.md")
     parser.add_argument("--sample", action="store_true", help="a sixth of the boundaries and one of everything else")
     parser.add_argument("--encrypted", action="store_true", help="encrypt the data_dirs, and look for readable text")
     arguments = parser.parse_args()
@@ -54,6 +56,8 @@ def main() -> int:
     if arguments.report:
         as_json = json.dumps(tally.as_json(), indent=2, ensure_ascii=False)
         arguments.report.write_text(as_json if arguments.report.suffix == ".json" else page, encoding="utf-8")
+    if arguments.save:
+        report.save_proof("torture", [tally.row()])
     return 1 if tally.wrong else 0
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import statistics
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-import apsw
-
+from benchmarks.harness import Row, host
 from benchmarks.torture.lane import Result
 from benchmarks.torture.plans import labels
 
@@ -48,7 +45,7 @@ class Tally:
         recoveries = sorted(result.recovery_seconds for result in self._results) or [0.0]
         return {
             "date": self._began.isoformat(timespec="seconds"),
-            "machine": machine(),
+            "machine": host(),
             "seed": self._seed,
             "trials": len(self._results),
             "killed": sum(result.killed for result in self._results),
@@ -70,6 +67,19 @@ class Tally:
         for label in sorted({result.label for result in self._results}):
             of_it = [result.killed for result in self._results if result.label == label]
             yield label, len(of_it), sum(of_it)
+
+    def row(self) -> Row:
+        """Return the row of docs/proof.md."""
+        found, recovery = self.as_json(), self.as_json()["recovery_ms"]
+        faults = ("lost", "doubled", "broken")
+        return Row(
+            what=f"{found['trials']:,} trials, seed {self._seed}",
+            target="nothing lost, doubled or broken",
+            result=f"{found['killed']:,} killed, {found['acknowledged']:,} messages acknowledged: "
+            f"{', '.join(f'{found[fault]} {fault}' for fault in faults)}; recovery {recovery['median']:.0f} ms at the "
+            f"median, {recovery['longest'] / 1000:.1f} s at the longest",
+            values={name: found[name] for name in ("trials", "killed", "acknowledged", *faults)},
+        )
 
     def page(self) -> str:
         """Return all results, for people."""
@@ -93,9 +103,3 @@ class Tally:
         found = "\n".join(f"  {offence.fault}: {offence.what}" for offence in result.violations)
         again = f"--seed {self._seed} --trials {self._planned} --only {result.generation}"
         return f"\ntrial {result.number} ({result.label}), {result.kept}; again with: {again}\n{found}"
-
-
-def machine() -> str:
-    """Return a description of this machine."""
-    versions = f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}"
-    return f"{os.cpu_count()} cores ({platform.machine()}), {platform.system()}, {versions}"
