@@ -48,6 +48,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def memory(folder: Path) -> Iterator[ConversationMemory]:
     with ConversationMemory(folder) as opened:
+        opened.store_turn(str(uuid.uuid4()), "ada", "query", "response")  # begins the periodic clean-up
+        opened.cleanup_old_conversations()  # ends after it, so that it deletes nothing under a test
         yield opened
 
 

@@ -31,6 +31,13 @@ ARGUMENTS = (
 )
 DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce"}
 
+TOASTS = """addEventListener("DOMContentLoaded", () => {
+  window.toasts = [];
+  new MutationObserver((changes) => {
+    for (const change of changes) for (const added of change.addedNodes) window.toasts.push(added.textContent);
+  }).observe(document.getElementById("toasts"), { childList: true });
+})"""
+
 Result = TypeVar("Result")
 
 needs_browser = pytest.mark.skipif(not CHROMIUM, reason=NO_BROWSER)
@@ -44,6 +51,7 @@ class WebPage:
         self.page, self.url = page, url
         self.errors: list[str] = []
         page.set_default_timeout(SECONDS * 1000)
+        page.add_init_script(TOASTS)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("console", lambda message: self._note(message.type, message.text))
         page.on("dialog", self._dismiss)
@@ -59,6 +67,7 @@ class WebPage:
     def open(self, address: str = "") -> WebPage:
         """Load the page and wait until it knows its user."""
         self.page.goto(f"{self.url}/{address}")
+        self.page.evaluate("window.toasts.length = 0")
         self.page.locator("#user:not(:empty)").wait_for(state="attached")
         return self
 
@@ -101,6 +110,10 @@ class WebPage:
         self.wait("location.hash.startsWith('#/t/')")
         address: str = self.page.evaluate("location.hash")
         return address.removeprefix("#/t/").partition("?")[0]
+
+    def toasted(self, *texts: str) -> None:
+        """Wait until the page has shown a toast with these texts; after a few seconds a toast is gone."""
+        self.page.wait_for_function("texts => toasts.some((toast) => texts.every((t) => toast.includes(t)))", arg=texts)
 
     def wait(self, condition: str) -> None:
         """Wait until a condition of the page's script holds."""

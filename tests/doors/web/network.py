@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from urllib.parse import urlsplit
 
@@ -16,10 +17,11 @@ class Network:
         self._target = (parts.hostname, parts.port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._is_cut = False
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._start(self._accept)
 
     def cut(self) -> None:
         """Break all connections, and every new one."""
@@ -37,7 +39,17 @@ class Network:
     def close(self) -> None:
         """End it."""
         self.cut()
-        self._listener.close()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        for one in (self._listener, *self._open):
+            one.close()
+
+    def _start(self, work: Callable[..., None], *arguments: socket.socket) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _accept(self) -> None:
         with suppress(OSError):  # the listener was closed
@@ -50,7 +62,7 @@ class Network:
                     far = socket.create_connection(self._target)
                     self._open |= {near, far}
                 for pair in ((near, far), (far, near)):
-                    threading.Thread(target=self._forward, args=pair, daemon=True).start()
+                    self._start(self._forward, *pair)
 
     def _forward(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):

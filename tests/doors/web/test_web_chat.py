@@ -252,5 +252,5 @@ def test_a_conversation_is_renamed_and_deleted(web: WebPage, served: Server) -> 
 def test_the_code_of_an_answer_is_copied(web: WebPage) -> None:
     web.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     web.ask("Show me a table", 1, "Here it is", "talk").locator(".code .copy").click()
-    expect(web.page.locator(".toast")).to_contain_text("Copied.")
+    web.toasted("Copied.")
     assert web.page.evaluate("navigator.clipboard.readText()") == "return 1\n"

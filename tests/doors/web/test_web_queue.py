@@ -82,6 +82,6 @@ def test_a_message_behind_an_operation_that_failed_goes_back_to_the_box(web: Web
       document.getElementById("input").value = "Is there a ferry?";
       document.getElementById("composer").requestSubmit();
     }""")
-    expect(web.page.locator(".toast.error").last).to_contain_text("Not sent: Not now.")
+    web.toasted("Not sent: Not now.")
     expect(web.page.locator("#input")).to_have_value("Is there a ferry?")
     assert served.said(web.thread) == ["Show me a table"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -41,7 +40,7 @@ def test_each_user_logs_in_and_sees_only_their_own(chromium: BrowserThread, guar
         web.page.click("#open-settings")
         web.page.get_by_text("Log out ann").click()
         log_in(web, guarded.bob["token"], "bob")  # the address still names Ann's conversation
-        expect(web.page.locator(".toast")).to_contain_text("no such conversation")
+        web.toasted("no such conversation")
         expect(web.page.locator("#threads .none")).to_have_text("No conversations yet.")
         expect(web.page.locator("article")).to_have_count(0)
         assert "Ann" not in web.page.evaluate("document.getElementById('input').value + JSON.stringify(sessionStorage)")
@@ -144,7 +143,7 @@ def drop(web: WebPage, name: str, text: str) -> None:
     """Drop an export on the page and choose to import it."""
     web.page.evaluate(DROP, [name, text])
     web.page.locator("dialog").get_by_role("button", name="Import").click()
-    expect(web.page.locator(".toast", has_text=name)).to_contain_text("messages added")
+    web.toasted(name, "messages added")
 
 
 @pytest.mark.req("CLI-3")
@@ -170,19 +169,19 @@ def test_an_export_dropped_on_the_page_is_imported_and_its_title_is_text(
         web.page.get_by_text("Export this", exact=True).click()
     web.page.keyboard.press("Escape")
     drop(web, "again.jsonl", saved.value.path().read_text())
-    expect(web.page.locator(".toast", has_text="again.jsonl")).to_contain_text(re.compile("1 conversation, 0 messages"))
+    web.toasted("again.jsonl", "1 conversation, 0 messages")
 
 
 def test_a_file_that_holds_no_conversation_is_refused_with_its_name(web: WebPage) -> None:
     web.page.evaluate(DROP, ["wrong.json", "[1"])
     web.page.locator("dialog").get_by_role("button", name="Import").click()
-    expect(web.page.locator(".toast.error")).to_contain_text("wrong.json: ")
+    web.toasted("wrong.json: ")
 
 
 @pytest.mark.parametrize("name", ["..", "%", "%2e%2e%2flogin", "<img src=x onerror=alert(1)>"])
 def test_an_address_that_names_no_conversation_leads_to_an_empty_page(web: WebPage, name: str) -> None:
     web.page.evaluate("(name) => { location.hash = `#/t/${name}`; }", name)
-    expect(web.page.locator(".toast.error")).to_contain_text("There is no such conversation.")
+    web.toasted("There is no such conversation.")
     web.wait("location.hash === '#/'")
 
 

@@ -47,7 +47,7 @@ LAST_DAY = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 """When the last entry of the logbook was written."""
 HOURS_BETWEEN, MOST_YEARS = 6, 20
 DRAIN_SECONDS = 60.0
-"""How long to wait for the jobs of the other conversations before the last turn is left pending."""
+"""How long to wait for the jobs of the turns played so far."""
 PINS = ("The whole buoy costs at most 450 EUR.", "Answers for the class use metric units.")
 MEMORIES = ("Ingrid teaches physics at the school in Tornby.", "Ingrid prefers short answers with a table.")
 LEFT_PENDING = "cix demo leaves this turn pending, to be committed by hand."
@@ -112,7 +112,7 @@ async def play(settings: Settings, turns: int, progress: Progress, names: tuple[
                 if name == LOGBOOK:
                     await _import_logbook(client, told, turns, folder)
                 elif name == MAIN:
-                    await _play_main(client, told)
+                    await _play_main(client, engine, told)
                 else:
                     await _play_other(client, engine, told, name)
                 await client.threads.rename((await client.threads.get(name)).thread_id, told["title"])
@@ -158,7 +158,7 @@ def _ordered(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*(turn for turn in turns if "branch" not in turn), *(turn for turn in turns if "branch" in turn)]
 
 
-async def _play_main(client: Client, script: dict[str, Any]) -> None:
+async def _play_main(client: Client, engine: Engine, script: dict[str, Any]) -> None:
     thread = await client.threads.create(NewSession(external_id=MAIN))
     branches: dict[int, str] = {}
     for number, turn in enumerate(_ordered(script["turn"])):
@@ -169,6 +169,7 @@ async def _play_main(client: Client, script: dict[str, Any]) -> None:
                 branches[after] = (await client.threads.fork(thread.thread_id, at=after)).branch_id
             branch = branches[after]
         await client.conversations.ask(thread.thread_id, turn["say"], branch_id=branch, model=MODEL, may_ask_back=False)
+        await engine.job_runner.drain(DRAIN_SECONDS)  # so that the next prompt is the same on every machine
         if number == 1:
             for fact in PINS:
                 await client.pins.add(thread.thread_id, fact)
