@@ -16,10 +16,8 @@ from contextinfinity.domain.ids import new_id, now
 from contextinfinity.domain.message import say
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.engine_setup import Parts
 from contextinfinity.engine.model_choice import Model, Models
-from contextinfinity.engine.recovery import recover
-from contextinfinity.engine.turn_cache import Caches
+from contextinfinity.engine.recovery import Recovery
 from contextinfinity.providers.scripted import Script, ScriptedProvider, ScriptedReply
 from contextinfinity.settings import load_settings
 from contextinfinity.storage.journal import JournalFolder
@@ -49,17 +47,6 @@ def models(script: Script) -> Models:
     """One model that follows a script."""
     model = Model(name="scripted", provider=ScriptedProvider(script), model_id="scripted")
     return Models(by_name={"scripted": model}, default="scripted")
-
-
-def parts(store: SqliteStore, folder: Path) -> Parts:
-    """What answering needs, without an engine around it."""
-    return Parts(
-        store=store,
-        journals=JournalFolder(folder),
-        models=models(lambda _: "done"),
-        worker=new_id(),
-        caches=Caches(store),
-    )
 
 
 async def _one_stream(folder: Path, bench: Bench) -> Row:
@@ -137,13 +124,13 @@ async def _recovery(bench: Bench, turns: int) -> Row:
     """Leave a turn in the middle as a dead worker would, then recover."""
     store = SqliteStore(await ledger(bench, turns))
     with bench.scratch() as folder:
-        means = parts(store, folder / "streams")
+        recovery = Recovery(store=store, journals=JournalFolder(folder / "streams"), worker=new_id())
         branch = (await store.branches.fork(await long_branch(store))).id
         left: Turn = await store.turns.accept(
             NewTurn(branch_id=branch, message=say("user", f"left at {now()}"), owner=new_id())
         )
         began = time.perf_counter()
-        settled = await recover(means, await store.workers.dead())
+        settled = await recovery.recover(await store.workers.dead())
         seconds = time.perf_counter() - began
         ended = await store.turns.get(left.id)
     await store.close()

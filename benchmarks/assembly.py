@@ -30,8 +30,7 @@ from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.engine_setup import AuxiliaryModels, Parts, Setup
-from contextinfinity.engine.folding import fold, said
-from contextinfinity.engine.model_choice import choose
+from contextinfinity.engine.folding import said
 from contextinfinity.engine.prompt_material import PromptMaterial, prepare
 from contextinfinity.engine.recall import recall, retrieve
 from contextinfinity.engine.running_turn import RunningTurn
@@ -140,7 +139,7 @@ async def put_together(means: Parts, asking: Turn) -> Assembled:
     recalled = await recall(means, running)
     found = await retrieve(means, running, recalled, None)
     material = PromptMaterial(recalled=recalled, explicit=None, artifacts=found)
-    choose(means, asking, running.asked, material)
+    means.choice.choose(asking, running.asked, material)
     ready = await prepare(means, running, material, recalled.home)
     return assemble(ready.sections, ready.frame, ready.measure, reason=ready.reason)
 
@@ -221,7 +220,7 @@ class Walk:
         """Say what is said until then, in whole epochs."""
         while self.turns < turn:
             await self._say(EPOCH)
-            await fold(self._parts, self._branch)
+            await self._parts.folding.fold(self._branch)
 
     async def epochs(self, count: int) -> float:
         """Go on for that many whole epochs; tell how many tokens a request has on average."""
@@ -236,7 +235,7 @@ class Walk:
             self._ready = self._ready or artifacts(self._rng)
             sizes.append((await put_together(self._parts, asking)).tokens)
             await self._say(1)
-            if await fold(self._parts, self._branch):
+            if await self._parts.folding.fold(self._branch):
                 return sizes
 
     async def _say(self, count: int) -> None:

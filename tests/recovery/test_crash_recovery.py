@@ -21,7 +21,6 @@ from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import Incomplete, Phase, Turn
 from contextinfinity.engine.engine import Engine
 from contextinfinity.engine.model_choice import Model, Models
-from contextinfinity.engine.recovery import recover
 from contextinfinity.prompt.prompt_sections import CUT_OFF
 from contextinfinity.providers.scripted import ScriptedProvider
 from contextinfinity.storage.journal import JournalFolder
@@ -252,12 +251,12 @@ async def test_a_request_that_comes_again_while_its_turn_is_taken_over_does_not_
         await store.workers.take_over(
             engine.worker_lease.worker.id, by=worker
         )  # and now it is being brought to its end
-        parts = other._parts
-        parts.taken_over.update({running.id: None, left.id: None})
+        recovery = other._parts.recovery
+        recovery.taken_over.update({running.id: None, left.id: None})
         again, _ = await other.accept(THREAD, WHOLE, key="once")
         assert (again.id, again.phase, again.owner) == (left.id, Phase.ACCEPTED, worker)
         assert not other.tasks, "nobody answers it"
-        assert await recover(parts, ()) == 2
+        assert await recovery.recover(()) == 2
         events = [stamped.event async for stamped in other.watch(left.id)]
         assert [type(event) for event in events] == [TurnFailed, TurnDone]
         await engine.close(answer_seconds=0, job_seconds=0)

@@ -36,7 +36,6 @@ from contextinfinity.domain.thread import Turn, can_be_a_thread
 from contextinfinity.domain.turn import UNFINISHED
 from contextinfinity.domain.turn import Turn as LedgerTurn
 from contextinfinity.engine.engine_setup import Remembering
-from contextinfinity.engine.folding import fold
 from contextinfinity.engine.prompt_material import LONGEST_REWRITING
 from contextinfinity.engine.recall import SYSTEM, known_from, placeholder_session, recall_memories
 from contextinfinity.errors import LedgerError
@@ -49,6 +48,7 @@ from contextinfinity.storage.loop_thread import LoopThread
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from contextinfinity.engine.folding import Folding
     from contextinfinity.settings import Settings
 
 WIRING = "contextinfinity.wiring"
@@ -133,9 +133,9 @@ async def _after_summary(store: Store, branch_id: BranchId) -> tuple[State, list
 async def _fold(store: Store, branch_id: BranchId) -> None:
     """Fold a branch without a model, as the engine does if the turns do not fit; a failure is only logged."""
     try:
-        parts = import_module(WIRING).parts_without_models(store)
-        if parts.setup.folds:
-            await fold(parts, branch_id)
+        folding: Folding = import_module(WIRING).folding_without_models(store)
+        if folding.setup.folds:
+            await folding.fold(branch_id)
     except LedgerError as error:
         log.warning("branch %s could not be folded; its oldest turns are left out: %s", branch_id, error)
 

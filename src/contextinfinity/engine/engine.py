@@ -36,7 +36,6 @@ from contextinfinity.domain.session import Branch, CleanupResult, Deleted, Idemp
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.domain.wire import NUL, unicode_only
-from contextinfinity.engine import folding
 from contextinfinity.engine.artifacts import owned_chunk
 from contextinfinity.engine.explain import Explained, explain, route_of, route_of_first
 from contextinfinity.engine.folding import Fold
@@ -362,7 +361,7 @@ class Engine(Lookup):
         branch = await self._branch(thread_id, branch_id)
         pinned = (await self.store.states.head(branch)).pinned_facts
         model = self.models.named(None)
-        check_pins_limit(pinned, fact, model.counter, self._parts.budget_of(model).pins)
+        check_pins_limit(pinned, fact, model.counter, model.budget(self.setup.ceilings).pins)
         return await self.store.states.pin(branch, fact)
 
     async def unpin(self, thread_id: str, number: int, *, branch_id: BranchId | None = None) -> State:
@@ -371,17 +370,17 @@ class Engine(Lookup):
 
     def budget_of(self, model: Model) -> Budget:
         """Return the token budget for a model's context window."""
-        return self._parts.budget_of(model)
+        return model.budget(self.setup.ceilings)
 
     # --- folding ---
 
     async def fold(self, thread_id: str, *, branch_id: BranchId | None = None) -> Fold | None:
         """Fold the branch now, as previewed if there is a preview; return None if nothing can be folded yet."""
-        return await folding.fold(self._parts, await self._branch(thread_id, branch_id), force=True)
+        return await self._parts.folding.fold(await self._branch(thread_id, branch_id), force=True)
 
     async def preview_fold(self, thread_id: str, *, branch_id: BranchId | None = None) -> Fold | None:
         """Compute the next fold and store it for ``fold``; the branch does not change."""
-        return await folding.preview(self._parts, await self._branch(thread_id, branch_id))
+        return await self._parts.folding.preview(await self._branch(thread_id, branch_id))
 
     async def unfold(self, thread_id: str, *, branch_id: BranchId | None = None) -> State:
         """Undo the last fold; automatic folding resumes when the branch has grown by another trigger."""
@@ -389,7 +388,7 @@ class Engine(Lookup):
 
     def compactions(self) -> AsyncIterator[CompactionEvent]:
         """Yield the fold events of this process from now on."""
-        return self._parts.folds.follow()
+        return self._parts.folding.events.follow()
 
     # --- search and memories ---
 

@@ -11,24 +11,22 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
-
-from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId, WorkerId
 from contextinfinity.domain.job import Job
-from contextinfinity.domain.plan import Budget
 from contextinfinity.domain.turn import Turn
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Embedder
 from contextinfinity.engine.deleting import RetentionLimits
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, FOR_MEMORIES, loaded
-from contextinfinity.engine.model_choice import Model, Models
-from contextinfinity.engine.running_turn import Broadcast, RunningTurn, Terms, TurnNotification
+from contextinfinity.engine.model_choice import Model, ModelChoice, Models
+from contextinfinity.engine.running_turn import RunningTurn, TurnNotification
 from contextinfinity.engine.spending import DollarLimits, Spending
 from contextinfinity.engine.turn_cache import MOST_BYTES, Caches
 from contextinfinity.librarian.contract import Librarian
-from contextinfinity.prompt.measure import Ceilings, divide_resent_window, divide_window
+from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.prompt.redact import Redactor
 from contextinfinity.settings import Router
@@ -39,6 +37,8 @@ from contextinfinity.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from contextinfinity.compaction.boundary import TopicBoundary
+    from contextinfinity.engine.folding import Folding
+    from contextinfinity.engine.recovery import Recovery
     from contextinfinity.memory.memory_findings import ExtractedMemories
     from contextinfinity.rewriting.contract import FollowUp, Rewritten
 
@@ -208,13 +208,8 @@ class Parts:
     setup: Setup = field(default_factory=Setup)
     running: Mapping[TurnId, RunningTurn] = field(default_factory=dict)
     """The turns that run in this process."""
-    taken_over: dict[TurnId, None] = field(default_factory=dict)
-    """Turns taken over from dead workers that are not ended yet, oldest first."""
-    recovering: asyncio.Lock = field(default_factory=asyncio.Lock)
     branches: TurnNotification = field(default_factory=TurnNotification)
     """Notified whenever a turn ends, because a branch may be free."""
-    folds: Broadcast = field(default_factory=Broadcast)
-    """Receives the events of folds."""
     run_job: Callable[[Job], None] | None = None
     """Runs a job that this worker has claimed; None: jobs are left to other processes."""
     look_seconds: float = 0.05
@@ -224,12 +219,21 @@ class Parts:
         """Return the setup for a conversation whose newest turn is this one: ``auto`` is the model that answered it."""
         return self.setup.following(self.models.that_answered(turn))
 
-    def budget_of(self, model: Model, terms: Terms | None = None) -> Budget:
-        """Return the token budget for a model's window; ``terms``: those of a client that resends the conversation."""
-        limit, configured = model.abilities.context_limit, model.configured_window
-        ceilings = replace(self.setup.ceilings, reserve=model.max_output_tokens)
-        if terms is None:
-            budget = divide_window(limit, ceilings)
-        else:
-            budget = divide_resent_window(limit, ceilings, terms.request_options.max_output_tokens)
-        return budget if limit == configured else replace(budget, configured_limit=configured)
+    @cached_property
+    def choice(self) -> ModelChoice:
+        """Chooses the model that answers."""
+        return ModelChoice(models=self.models, router=self.setup.router, ceilings=self.setup.ceilings)
+
+    @cached_property
+    def recovery(self) -> Recovery:
+        """Ends the turns of dead workers."""
+        from contextinfinity.engine.recovery import Recovery
+
+        return Recovery(store=self.store, journals=self.journals, worker=self.worker)
+
+    @cached_property
+    def folding(self) -> Folding:
+        """Folds branches."""
+        from contextinfinity.engine.folding import Folding
+
+        return Folding(store=self.store, models=self.models, setup=self.setup, running=self.running)

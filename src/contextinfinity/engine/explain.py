@@ -30,7 +30,6 @@ from contextinfinity.engine.artifacts import artifact_again
 from contextinfinity.engine.clarify import ClarificationRequest
 from contextinfinity.engine.engine_setup import Parts, rewrite_offline
 from contextinfinity.engine.image_content import with_pictures
-from contextinfinity.engine.model_choice import choose, home_of
 from contextinfinity.engine.prompt_material import restored
 from contextinfinity.engine.recall import NEAR, PriorContext, recall, session_of, written, written_out
 from contextinfinity.engine.running_turn import RunningTurn, SendOptions
@@ -294,7 +293,7 @@ async def route_of_first(parts: Parts, owner: Owner, message: Message, asked: Se
         reason="root",
         created_at=now(),
     )
-    home = home_of(parts, asked, owner, None)
+    home = parts.choice.home_of(asked, owner, None)
     recalled = PriorContext(session=session, state=state, earlier=[], last=None, home=home)
     return await _route(parts, RunningTurn(_unsent_turn(session, branch, 1, message), asked), recalled)
 
@@ -307,7 +306,7 @@ async def _route(parts: Parts, running: RunningTurn, recalled: PriorContext) -> 
             reason=f"It would be answered with a clarifying question: {gathered.doubt.question}",
             home=recalled.home.name,
         )
-    return choose(parts, running.turn, running.asked, gathered)
+    return parts.choice.choose(running.turn, running.asked, gathered)
 
 
 def _without_model(parts: Parts) -> Parts:

@@ -12,7 +12,6 @@ from contextinfinity.domain.memory import Extraction
 from contextinfinity.domain.search import NewChunk
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.engine.engine_setup import Parts
-from contextinfinity.engine.folding import fold
 from contextinfinity.engine.job_runner import Handler
 from contextinfinity.engine.lazy_modules import FOR_A_TURN, FOR_THE_INDEX, loaded
 from contextinfinity.storage.ledger.keyword_index import BORROWED_FROM
@@ -56,7 +55,7 @@ def handlers(parts: Parts) -> Mapping[JobType, Handler]:
 
     async def fold_branch(job: Job) -> JobResult | None:
         """Fold the branch if its verbatim part is too long."""
-        folded = await fold(parts, job.branch_id, job=job) if parts.setup.folds else None
+        folded = await parts.folding.fold(job.branch_id, job=job) if parts.setup.folds else None
         return None if folded is None else JobResult(is_written=True)
 
     async def no_work(job: Job) -> None:

@@ -32,7 +32,6 @@ from contextinfinity.engine.handlers import handlers
 from contextinfinity.engine.job_runner import JobRunner
 from contextinfinity.engine.lazy_modules import FOR_THE_INDEX, loaded, preload
 from contextinfinity.engine.model_choice import Models
-from contextinfinity.engine.recovery import recover
 from contextinfinity.engine.running_turn import RunningTurn, SendOptions
 from contextinfinity.engine.step import watch_for_cancels
 from contextinfinity.engine.turn import answer, wait_for_any
@@ -193,7 +192,7 @@ class Lifecycle:
         async with AsyncExitStack() as undo:
             await undo.enter_async_context(self.worker_lease)
             self._take_up_work(self.worker_lease.worker.id)
-            await recover(self._parts, await self.worker_lease.find_dead())
+            await self._parts.recovery.recover(await self.worker_lease.find_dead())
             undo.pop_all()
         self._unwritable = None
         self.job_runner.start()
@@ -294,7 +293,7 @@ class Lifecycle:
         recovered.
         """
         is_waiting = turn.phase in (Phase.ACCEPTED, Phase.CONTEXT_PREPARED)
-        is_known = turn.id in self._running or turn.id in self._parts.taken_over
+        is_known = turn.id in self._running or turn.id in self._parts.recovery.taken_over
         return is_waiting and turn.owner == self._parts.worker and not is_known
 
     def _accepted(self, done: asyncio.Task[Turn]) -> None:
@@ -334,15 +333,15 @@ class Lifecycle:
                     await asyncio.to_thread(self._journals.prune, self.setup.keep_journals)
                 self._parts.caches.drop_idle()
                 lease = self.worker_lease
-                seconds = RECOVERY_SECONDS if is_open or self._parts.taken_over else HOUSEKEEPING_SECONDS
+                seconds = RECOVERY_SECONDS if is_open or self._parts.recovery.taken_over else HOUSEKEEPING_SECONDS
                 is_open = True
                 await wait_for_any(lease.lost, lease.found_dead, seconds=seconds)
                 lease.found_dead.clear()
                 if lease.lost.is_set():
                     await self._enter_again()
                 dead = await self.worker_lease.find_dead()
-                await recover(self._parts, dead)
-                is_open = bool(self._parts.taken_over or (dead and await self.worker_lease.find_dead()))
+                await self._parts.recovery.recover(dead)
+                is_open = bool(self._parts.recovery.taken_over or (dead and await self.worker_lease.find_dead()))
             except Exception as error:  # housekeeping must go on after any failure
                 _warn("housekeeping", error)
                 if not isinstance(error, LedgerError):

@@ -23,19 +23,19 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Step, Turn
 from contextinfinity.engine.running_turn import Terms
 from contextinfinity.errors import InvalidInput
-from contextinfinity.prompt.measure import SMALLEST_WINDOW, Measure
+from contextinfinity.prompt.measure import SMALLEST_WINDOW, Ceilings, Measure, divide_resent_window, divide_window
 from contextinfinity.prompt.prompt_sections import shown_turns
 from contextinfinity.providers.contract import Provider
 from contextinfinity.providers.failures import KINDS
 from contextinfinity.providers.request_options import joined
 from contextinfinity.providers.wire_values import unread
+from contextinfinity.settings import Router
 from contextinfinity.telemetry.counters import count
 from contextinfinity.text.tokens import Counter
 
 if TYPE_CHECKING:
     from contextinfinity.domain.session import Session
     from contextinfinity.domain.turn import Problem
-    from contextinfinity.engine.engine_setup import Parts
     from contextinfinity.engine.prompt_material import PromptMaterial
     from contextinfinity.engine.recall import PriorContext
     from contextinfinity.engine.running_turn import SendOptions
@@ -144,6 +144,16 @@ class Model:
         """The wire format whose requests can be passed through unchanged; empty if the provider has none."""
         return str(getattr(self.provider, "form", ""))
 
+    def budget(self, ceilings: Ceilings, terms: Terms | None = None) -> Budget:
+        """Divide the window among the parts of a prompt; ``terms``: those of a client that resends the conversation."""
+        limit, configured = self.abilities.context_limit, self.configured_window
+        ceilings = replace(ceilings, reserve=self.max_output_tokens)
+        if terms is None:
+            budget = divide_window(limit, ceilings)
+        else:
+            budget = divide_resent_window(limit, ceilings, terms.request_options.max_output_tokens)
+        return budget if limit == configured else replace(budget, configured_limit=configured)
+
     def options_for(self, terms: Terms) -> Json:
         """Merge the caller's parameters or options into the configured options."""
         if terms.form and terms.form == self.form:
@@ -233,30 +243,109 @@ EARLIER = 3
 """The number of the user's previous messages used to classify a new one."""
 
 
-def home_of(parts: Parts, asked: SendOptions, owner: Owner, branch_model: str | None) -> Model:
-    """Return the model that answers if no rule matches."""
-    from contextinfinity.routing.router import home_of  # slow to import: word lists
+@dataclass(frozen=True, kw_only=True)
+class ModelChoice:
+    """Chooses a model for each message by the rules of the settings."""
 
-    query = _query(parts, asked, owner, branch_model, text="")
-    return parts.models.by_name[home_of(query, parts.models.by_name, parts.setup.router)]
+    models: Models
+    router: Router
+    ceilings: Ceilings
 
+    def home_of(self, asked: SendOptions, owner: Owner, branch_model: str | None) -> Model:
+        """Return the model that answers if no rule matches."""
+        from contextinfinity.routing.router import home_of  # slow to import: word lists
 
-def choose(parts: Parts, turn: Turn, asked: SendOptions, material: PromptMaterial) -> Route:
-    """Return the router's choice; if no model can take the request, return the branch's own model.
+        query = self._query(asked, owner, branch_model, text="")
+        return self.models.by_name[home_of(query, self.models.by_name, self.router)]
 
-    Results of tool calls go to the model that made the calls.
-    """
-    from contextinfinity.routing.router import route
+    def choose(self, turn: Turn, asked: SendOptions, material: PromptMaterial) -> Route:
+        """Return the router's choice; if no model can take the request, return the branch's own model.
 
-    home = material.recalled.home
-    if asked.model is None and (caller := _caller(parts, turn, material.recalled.earlier)) is not None:
-        return Route(model=caller.name, reason=f"{caller.name} called the tools, so it answers.", home=home.name)
-    models = [_facts(parts, model, home) for model in parts.models.by_name.values()]
-    chosen = route(_described(parts, turn, asked, material), models, parts.setup.router)
-    if chosen.model is None:
-        chosen = replace(chosen, model=home.name, reason=f"{chosen.reason} {home.name} is used anyway.")
-    log.info("turn %s: %s", turn.id, chosen.reason)
-    return chosen
+        Results of tool calls go to the model that made the calls.
+        """
+        from contextinfinity.routing.router import route
+
+        home = material.recalled.home
+        if asked.model is None and (caller := self._caller(turn, material.recalled.earlier)) is not None:
+            return Route(model=caller.name, reason=f"{caller.name} called the tools, so it answers.", home=home.name)
+        models = [self._facts(model, home) for model in self.models.by_name.values()]
+        chosen = route(self._described(turn, asked, material), models, self.router)
+        if chosen.model is None:
+            chosen = replace(chosen, model=home.name, reason=f"{chosen.reason} {home.name} is used anyway.")
+        log.info("turn %s: %s", turn.id, chosen.reason)
+        return chosen
+
+    def next_fallback(self, route: Route, failed: Model, problem: Problem) -> Route | None:
+        """Return the fallback route after a failure, or None; the failed model is skipped for a while."""
+        from contextinfinity.routing.router import next_after
+
+        kind = problem.code if problem.code in KINDS else "provider"
+        self.models.away.note(failed.name, kind)
+        chosen = next_after(route, failed.name, kind)
+        if chosen is not None:
+            count("models_replaced")
+            log.info("%s failed (%s): %s", failed.name, problem.code, problem.message)
+        return chosen
+
+    def _caller(self, turn: Turn, earlier: Sequence[Turn]) -> Model | None:
+        """Return the model whose tool calls this message answers, or None."""
+        if not (earlier and earlier[-1].outcome == "paused" and has(turn.user_message.blocks, ToolResultBlock)):
+            return None
+        return self.models.that_answered(earlier[-1])
+
+    def _described(self, turn: Turn, asked: SendOptions, material: PromptMaterial) -> RouteQuery:
+        """Describe the request to the router; the whole context is counted only if a rule depends on it."""
+        recalled, message = material.recalled, turn.user_message
+        measure = Measure(recalled.home.counter, cache=recalled.rendered)
+        alone, front = (
+            measure.message(message),
+            measure.text("\n".join((recalled.system, *recalled.state.pinned_facts))),
+        )
+        shown = alone + front
+        if any(rule.depends_on_prompt_size for rule in self.router.rules):
+            shown += measure.turns(shown_turns(recalled.earlier, turn, cache=recalled.rendered))
+            shown += measure.text(recalled.state.summary) + measure.text(recalled.memories)
+            shown += sum(artifact.tokens for artifact in material.artifacts)
+        return self._query(
+            asked,
+            recalled.session.owner,
+            recalled.branch_model,
+            text=message.rendered_text,
+            contextualised=material.explicit,
+            earlier=_said_before(recalled),
+            message_tokens=alone,
+            front_tokens=front,
+            context_tokens=shown,
+            labelled=recalled.session.kind == "chat",
+            images=has(message.blocks, ImageBlock),
+            tools=has(message.blocks, ToolResultBlock) or _has_to_call(asked),
+        )
+
+    def _query(self, asked: SendOptions, owner: Owner, branch_model: str | None, **more: object) -> RouteQuery:
+        from contextinfinity.routing.router import RouteQuery
+
+        return RouteQuery(
+            default_model=self.models.default,
+            user=owner.user_id,
+            org=owner.org_id,
+            asked_for=asked.model,
+            branch_model=branch_model,
+            **more,  # type: ignore[arg-type]
+        )
+
+    def _facts(self, model: Model, home: Model) -> ModelFacts:
+        """Describe a model to the router; the branch's model is marked unavailable only if fallbacks are configured."""
+        from contextinfinity.routing.router import ModelFacts
+
+        may_go = model.name != home.name or self.router.fallbacks
+        why_not = model.provider.missing or self.models.away.why(model.name)
+        return ModelFacts(
+            name=model.name,
+            abilities=model.abilities,
+            input_limit=model.budget(self.ceilings).input_limit,
+            answer_tokens=model.max_output_tokens,
+            unavailable=why_not if may_go else "",
+        )
 
 
 def asked_back(turn: Turn, recalled: PriorContext) -> Route:
@@ -280,85 +369,10 @@ def _said_before(recalled: PriorContext) -> tuple[str, ...]:
     return tuple(one.user_message.rendered_text for one in recalled.earlier[-EARLIER:])
 
 
-def next_fallback(parts: Parts, route: Route, failed: Model, problem: Problem) -> Route | None:
-    """Return the fallback route after a failure, or None; the failed model is skipped for a while."""
-    from contextinfinity.routing.router import next_after
-
-    kind = problem.code if problem.code in KINDS else "provider"
-    parts.models.away.note(failed.name, kind)
-    chosen = next_after(route, failed.name, kind)
-    if chosen is not None:
-        count("models_replaced")
-        log.info("%s failed (%s): %s", failed.name, problem.code, problem.message)
-    return chosen
-
-
-def _caller(parts: Parts, turn: Turn, earlier: Sequence[Turn]) -> Model | None:
-    """Return the model whose tool calls this message answers, or None."""
-    if not (earlier and earlier[-1].outcome == "paused" and has(turn.user_message.blocks, ToolResultBlock)):
-        return None
-    return parts.models.that_answered(earlier[-1])
-
-
-def _described(parts: Parts, turn: Turn, asked: SendOptions, material: PromptMaterial) -> RouteQuery:
-    """Describe the request to the router; the whole context is counted only if a rule depends on it."""
-    recalled, message = material.recalled, turn.user_message
-    measure = Measure(recalled.home.counter, cache=recalled.rendered)
-    alone, front = measure.message(message), measure.text("\n".join((recalled.system, *recalled.state.pinned_facts)))
-    shown = alone + front
-    if any(rule.depends_on_prompt_size for rule in parts.setup.router.rules):
-        shown += measure.turns(shown_turns(recalled.earlier, turn, cache=recalled.rendered))
-        shown += measure.text(recalled.state.summary) + measure.text(recalled.memories)
-        shown += sum(artifact.tokens for artifact in material.artifacts)
-    return _query(
-        parts,
-        asked,
-        recalled.session.owner,
-        recalled.branch_model,
-        text=message.rendered_text,
-        contextualised=material.explicit,
-        earlier=_said_before(recalled),
-        message_tokens=alone,
-        front_tokens=front,
-        context_tokens=shown,
-        labelled=recalled.session.kind == "chat",
-        images=has(message.blocks, ImageBlock),
-        tools=has(message.blocks, ToolResultBlock) or _has_to_call(asked),
-    )
-
-
 def _has_to_call(asked: SendOptions) -> bool:
     """Return whether the caller requires a tool call."""
     choice = None if asked.terms is None else asked.terms.request_options.tool_choice
     return choice is not None and (choice == "required" or choice.startswith(":"))
-
-
-def _query(parts: Parts, asked: SendOptions, owner: Owner, branch_model: str | None, **more: object) -> RouteQuery:
-    from contextinfinity.routing.router import RouteQuery
-
-    return RouteQuery(
-        default_model=parts.models.default,
-        user=owner.user_id,
-        org=owner.org_id,
-        asked_for=asked.model,
-        branch_model=branch_model,
-        **more,  # type: ignore[arg-type]
-    )
-
-
-def _facts(parts: Parts, model: Model, home: Model) -> ModelFacts:
-    """Describe a model to the router; the branch's model is marked unavailable only if fallbacks are configured."""
-    from contextinfinity.routing.router import ModelFacts
-
-    may_go = model.name != home.name or parts.setup.router.fallbacks
-    why_not = model.provider.missing or parts.models.away.why(model.name)
-    return ModelFacts(
-        name=model.name,
-        abilities=model.abilities,
-        input_limit=parts.budget_of(model).input_limit,
-        answer_tokens=model.max_output_tokens,
-        unavailable=why_not if may_go else "",
-    )
 
 
 def has(blocks: tuple[ContentBlock, ...], kind: type[ContentBlock]) -> bool:

@@ -142,10 +142,10 @@ async def prepare(parts: Parts, running: RunningTurn, material: PromptMaterial, 
     turn, recalled, explicit = running.turn, material.recalled, material.explicit
     await learn_from(parts, recalled.earlier, model)
     terms = recalled.terms
-    budget, missing = parts.budget_of(model, terms), [*recalled.missing]
+    budget, missing = model.budget(parts.setup.ceilings, terms), [*recalled.missing]
     measure = Measure(model.counter, tools=model.abilities.tools, cache=recalled.rendered)
     home = recalled.home  # the front is sized for the branch's model, not for one that answers a single message
-    standing = chosen(recalled.known, Measure(home.counter).text, parts.budget_of(home).memories)
+    standing = chosen(recalled.known, Measure(home.counter).text, home.budget(parts.setup.ceilings).memories)
     candidate = new_front(parts, recalled, turn, standing)
     front, reason = choose_front(candidate, recalled.last, with_memories=running.asked.use_memory)
     corrections = () if recalled.last is None or reason is not None else recalled.last.corrections

@@ -30,7 +30,7 @@ from contextinfinity.domain.wire import loads, text_hash
 from contextinfinity.engine.artifacts import Need, attachments
 from contextinfinity.engine.engine_setup import Parts, Remembering, Setup
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, loaded
-from contextinfinity.engine.model_choice import Model, home_of
+from contextinfinity.engine.model_choice import Model
 from contextinfinity.engine.running_turn import RunningTurn, Terms
 from contextinfinity.engine.turn_cache import length, read_back
 from contextinfinity.errors import NotFound
@@ -301,7 +301,7 @@ def _fit(parts: Parts, recalled: PriorContext, turn: Turn) -> bool:
     by_context = any(rule.depends_on_prompt_size for rule in parts.setup.router.rules)
     models = parts.models.by_name.values() if by_context else (recalled.home,)
     terms, earlier = recalled.terms, recalled.earlier
-    limit = max(parts.budget_of(model, terms).input_limit for model in models)
+    limit = max(model.budget(parts.setup.ceilings, terms).input_limit for model in models)
     characters = sum(map(length, (*earlier, turn)))
     if characters < limit and not any(each.rounds for each in earlier):  # fast path: a token has at least one character
         return True
@@ -329,7 +329,7 @@ async def recall(parts: Parts, running: RunningTurn, session: Session | None = N
         earlier=earlier,
         rendered=rendered,
         last=last,
-        home=home_of(parts, running.asked, session.owner, home),
+        home=parts.choice.home_of(running.asked, session.owner, home),
         branch_model=home,
         memories="" if known is None else known.text,
         known=known,
@@ -468,7 +468,7 @@ async def retrieve(
     if recalled.is_as_sent or (recalled.terms is not None and recalled.continues_task):
         return ()
     attached = await attachments(parts.store, turn.session_id, running.asked.attach)
-    budget = parts.budget_of(recalled.home)
+    budget = recalled.home.budget(parts.setup.ceilings)
     need = Need(
         turn=turn,
         explicit=explicit,

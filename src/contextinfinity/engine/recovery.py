@@ -9,9 +9,11 @@ Only turns of dead workers are changed. Recovery is idempotent, also when two pr
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import msgspec
 from msgspec.structs import replace
@@ -29,10 +31,10 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Cancelled, Incomplete, Phase, Problem, Step, StepEnd, Turn, TurnEnd
 from contextinfinity.domain.turn import Failed as StepFailed
-from contextinfinity.engine.engine_setup import Parts
 from contextinfinity.engine.respond import completed_end, with_shown
 from contextinfinity.engine.step import INTERRUPTED
 from contextinfinity.errors import LedgerError, Refused, TurnLost, WrongPhase
+from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import END, REASONING, JournalEntry, JournalFolder
 
 log = logging.getLogger(__name__)
@@ -42,62 +44,70 @@ _LAST_WORD = msgspec.json.Decoder(Finished)
 _OUTPUT = msgspec.json.Decoder(ToolOutputItem)
 
 
-async def recover(parts: Parts, dead: tuple[WorkerId, ...]) -> int:
-    """Take over the turns and jobs of dead workers, end those turns, and return how many were ended.
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """Ends the turns of dead workers in the name of one worker."""
 
-    Only one recovery of this process runs at a time. It repeats while it ends turns: each of them may have kept the
-    spooled turns of another dead worker from being written.
-    """
-    total = 0
-    async with parts.recovering:
-        while settled := await _recover_once(parts, dead):
-            total += settled
-    return total
+    store: Store
+    journals: JournalFolder
+    worker: WorkerId
+    taken_over: dict[TurnId, None] = field(default_factory=dict)
+    """Turns taken over from dead workers that are not ended yet, oldest first."""
+    _running: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    async def recover(self, dead: tuple[WorkerId, ...]) -> int:
+        """Take over the turns and jobs of dead workers, end those turns, and return how many were ended.
 
-async def _recover_once(parts: Parts, dead: tuple[WorkerId, ...]) -> int:
-    for worker in dead:
-        taken = await parts.store.workers.take_over(worker, by=parts.worker)
-        parts.taken_over.update(dict.fromkeys(taken.turns))
-        if taken.turns or taken.jobs:
-            log.info("took over from %s: %d turns, %d jobs", worker, len(taken.turns), taken.jobs)
-    settled = 0
-    for turn_id in list(parts.taken_over):
-        try:
-            settled += await recover_turn(parts, turn_id)
-            del parts.taken_over[turn_id]
-        except LedgerError as error:  # the turn is ours now: retry with the next recovery
-            log.warning("turn %s cannot be recovered yet: %s", turn_id, error)
-    return settled
+        Only one recovery of this process runs at a time. It repeats while it ends turns: each of them may have kept the
+        spooled turns of another dead worker from being written.
+        """
+        total = 0
+        async with self._running:
+            while settled := await self._recover_once(dead):
+                total += settled
+        return total
 
+    async def _recover_once(self, dead: tuple[WorkerId, ...]) -> int:
+        for worker in dead:
+            taken = await self.store.workers.take_over(worker, by=self.worker)
+            self.taken_over.update(dict.fromkeys(taken.turns))
+            if taken.turns or taken.jobs:
+                log.info("took over from %s: %d turns, %d jobs", worker, len(taken.turns), taken.jobs)
+        settled = 0
+        for turn_id in list(self.taken_over):
+            try:
+                settled += await self._recover_turn(turn_id)
+                del self.taken_over[turn_id]
+            except LedgerError as error:  # the turn is ours now: retry with the next recovery
+                log.warning("turn %s cannot be recovered yet: %s", turn_id, error)
+        return settled
 
-async def recover_turn(parts: Parts, turn_id: TurnId) -> int:
-    """End one turn of a dead worker; return 1, or 0 if another worker has ended it."""
-    turn = await parts.store.turns.get(turn_id)
-    if turn is None:
+    async def _recover_turn(self, turn_id: TurnId) -> int:
+        """End one turn of a dead worker; return 1, or 0 if another worker has ended it."""
+        turn = await self.store.turns.get(turn_id)
+        if turn is None:
+            return 0
+        end, is_final = await self.reconstruct(turn)
+        settle_turn = self.store.turns.finalise if is_final else self.store.turns.fail
+        with suppress(TurnLost, WrongPhase):  # another worker was faster
+            await settle_turn(turn.id, self.worker, end)
+            return 1
         return 0
-    end, is_final = await reconstruct(parts, turn)
-    settle_turn = parts.store.turns.finalise if is_final else parts.store.turns.fail
-    with suppress(TurnLost, WrongPhase):  # another worker was faster
-        await settle_turn(turn.id, parts.worker, end)
-        return 1
-    return 0
 
+    async def reconstruct(self, turn: Turn, why: Problem = INTERRUPTED) -> tuple[TurnEnd, bool]:
+        """Reconstruct the end of a turn from the journal of its last step; return (end, whether it is final).
 
-async def reconstruct(parts: Parts, turn: Turn, why: Problem = INTERRUPTED) -> tuple[TurnEnd, bool]:
-    """Reconstruct the end of a turn from the journal of its last step; return (end, whether it is final).
-
-    ``why`` is the error to record if the journal contains none.
-    """
-    steps = await parts.store.turns.steps(turn.id) if turn.phase is Phase.RESPONDING else ()
-    unclosed = [step for step in steps if step.outcome is None]
-    if not unclosed:
-        return TurnEnd(outcome="failed", error=why), False
-    await parts.journals.adopt(unclosed[-1].id)
-    end, is_final = from_journal(parts.journals, unclosed[-1], why)
-    if end.outcome == "failed" and end.answer is None and any(has_words(step) for step in steps):
-        end = replace(end, outcome="incomplete")
-    return end, is_final
+        ``why`` is the error to record if the journal contains none.
+        """
+        steps = await self.store.turns.steps(turn.id) if turn.phase is Phase.RESPONDING else ()
+        unclosed = [step for step in steps if step.outcome is None]
+        if not unclosed:
+            return TurnEnd(outcome="failed", error=why), False
+        await self.journals.adopt(unclosed[-1].id)
+        end, is_final = from_journal(self.journals, unclosed[-1], why)
+        if end.outcome == "failed" and end.answer is None and any(has_words(step) for step in steps):
+            end = replace(end, outcome="incomplete")
+        return end, is_final
 
 
 def has_words(step: Step) -> bool:

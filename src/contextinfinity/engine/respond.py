@@ -37,7 +37,7 @@ from contextinfinity.domain.turn import (
     TurnOutcome,
 )
 from contextinfinity.engine.engine_setup import Parts
-from contextinfinity.engine.model_choice import Model, chat_notes, has, next_fallback
+from contextinfinity.engine.model_choice import Model, chat_notes, has
 from contextinfinity.engine.prompt_material import Prepared, PromptMaterial, keep, prepare
 from contextinfinity.engine.recall import PriorContext
 from contextinfinity.engine.running_turn import RunningTurn, Terms
@@ -94,7 +94,7 @@ class Attempt:
         """
         if self.terms is not None and self.terms.only_last is not None:
             return
-        budget = parts.budget_of(self.model, self.terms)
+        budget = self.model.budget(parts.setup.ceilings, self.terms)
         frame = replace(self.prepared.frame, budget=budget, rejected=rejected)
         self.prepared = dataclasses.replace(self.prepared, frame=frame)
         self.limit = budget.input_limit
@@ -234,7 +234,7 @@ def fallback_route(parts: Parts, running: RunningTurn, attempt: Attempt, problem
     """
     if running.rounds or running.cancelled.is_set():
         return None
-    return next_fallback(parts, attempt.route, attempt.model, problem)
+    return parts.choice.next_fallback(attempt.route, attempt.model, problem)
 
 
 async def folding_is_behind(parts: Parts, running: RunningTurn, assembled: Assembled) -> bool:
@@ -271,7 +271,7 @@ async def fold_if_due(
         return
     verbatim = sum(section.tokens for section in plan.sections if section.name in ("turns", "message", "steps"))
     shortened = attempt.model is home and plan.shrunk is not None and plan.shrunk.touches_front
-    if shortened or verbatim > parts.budget_of(home).fold_trigger:
+    if shortened or verbatim > home.budget(parts.setup.ceilings).fold_trigger:
         with suppress(LedgerError):
             await parts.store.jobs.enqueue("fold_branch", running.turn.branch_id, after=parts.setup.fold_pause)
 

@@ -17,12 +17,9 @@ from contextinfinity.domain.turn import Phase, Problem, Turn, TurnEnd
 from contextinfinity.engine.clarify import ClarificationRequest, ask_back, understand
 from contextinfinity.engine.deleting import Cleaner, expire_before_use
 from contextinfinity.engine.engine_setup import Parts
-from contextinfinity.engine.folding import fold_to_fit
 from contextinfinity.engine.lazy_modules import FOR_A_TURN, loaded
-from contextinfinity.engine.model_choice import choose
 from contextinfinity.engine.prompt_material import PromptMaterial
 from contextinfinity.engine.recall import PriorContext, needs_fold, recall, retrieve, run_optional, session_of
-from contextinfinity.engine.recovery import reconstruct, recover
 from contextinfinity.engine.respond import finalise, respond, retry_write
 from contextinfinity.engine.running_turn import RunningTurn
 from contextinfinity.engine.step import problem_of, until_done_or_cancelled
@@ -64,7 +61,7 @@ async def reply(parts: Parts, running: RunningTurn) -> None:
     elif isinstance(gathered, ClarificationRequest):
         await ask_back(parts, running, gathered)
     else:
-        await respond(parts, running, gathered, choose(parts, running.turn, running.asked, gathered))
+        await respond(parts, running, gathered, parts.choice.choose(running.turn, running.asked, gathered))
 
 
 async def gather(parts: Parts, running: RunningTurn) -> PromptMaterial | ClarificationRequest:
@@ -80,8 +77,8 @@ async def gather(parts: Parts, running: RunningTurn) -> PromptMaterial | Clarifi
     if parts.setup.folds and await needs_fold(parts, recalled, running.turn):
         missing: list[LeftOut] = []
         terms = running.asked.terms
-        budget = None if terms is None else parts.budget_of(recalled.home, terms)
-        await run_optional("fold", missing, lambda: fold_to_fit(parts, running.turn.branch_id, budget))
+        budget = None if terms is None else recalled.home.budget(parts.setup.ceilings, terms)
+        await run_optional("fold", missing, lambda: parts.folding.fold_to_fit(running.turn.branch_id, budget))
         recalled = await recall(parts, running)
         recalled.missing.extend(missing)
     return await gather_from(parts, running, recalled)
@@ -115,7 +112,7 @@ async def wait_for_branch(parts: Parts, running: RunningTurn) -> bool:
             if turn is not None and turn.cancel_requested:
                 running.cancelled.set()
             elif dead := await parts.store.workers.dead():
-                await recover(parts, dead)
+                await parts.recovery.recover(dead)
     await stop(parts, running)
     return False
 
@@ -138,7 +135,7 @@ async def fail(parts: Parts, running: RunningTurn, problem: Problem) -> None:
 
     async def end() -> Turn:
         turn = await parts.store.turns.get(running.turn.id) or running.turn
-        ended, is_final = await reconstruct(parts, turn, problem)
+        ended, is_final = await parts.recovery.reconstruct(turn, problem)
         settle = parts.store.turns.finalise if is_final else parts.store.turns.fail
         return await settle(turn.id, parts.worker, running.noted(ended))
 

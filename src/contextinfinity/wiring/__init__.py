@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from contextinfinity.compat.threads import InProcessThreads, ThreadLog
     from contextinfinity.domain.message import Json
     from contextinfinity.engine.engine import Engine
-    from contextinfinity.engine.engine_setup import FindBoundary, Parts, Remembering, Rewriting, Setup
+    from contextinfinity.engine.engine_setup import FindBoundary, Remembering, Rewriting, Setup
+    from contextinfinity.engine.folding import Folding
     from contextinfinity.engine.model_choice import Model, Models
     from contextinfinity.librarian.contract import Librarian
     from contextinfinity.prompt.measure import Ceilings
@@ -210,15 +211,13 @@ def store_in_memory() -> Store:
     return SqliteStore(None)
 
 
-def parts_without_models(store: Store) -> Parts:
+def folding_without_models(store: Store) -> Folding:
     """Return what folds branches of a ledger by rule, for callers whose own model is not known: with a large window."""
-    from contextinfinity.domain.ids import new_id
-    from contextinfinity.engine.engine_setup import Parts, Setup
+    from contextinfinity.engine.engine_setup import Setup
+    from contextinfinity.engine.folding import Folding
     from contextinfinity.engine.model_choice import Model, Models
-    from contextinfinity.engine.turn_cache import Caches
     from contextinfinity.providers.scripted import ScriptedProvider
     from contextinfinity.settings import load_settings
-    from contextinfinity.storage.journal import JournalFolder
 
     settings = load_settings().settings
     ceilings = _ceilings(settings)
@@ -229,14 +228,7 @@ def parts_without_models(store: Store) -> Parts:
         min_exchanges=settings.compaction.min_verbatim_exchanges,
     )
     unknown = Model(name="unknown", provider=ScriptedProvider([]), model_id="unknown")
-    return Parts(
-        store=store,
-        journals=JournalFolder(settings.data_dir / "streams"),
-        models=Models(by_name={unknown.name: unknown}, default=unknown.name),
-        worker=new_id(),
-        caches=Caches(store),
-        setup=setup,
-    )
+    return Folding(store=store, models=Models(by_name={unknown.name: unknown}, default=unknown.name), setup=setup)
 
 
 def open_threads(settings: Settings | None = None) -> ThreadLog:

@@ -38,7 +38,7 @@ from contextinfinity.storage.loop_thread import LOOP_SECONDS, PATIENCE_SECONDS, 
 from contextinfinity.workspace.history import CurrentHistory, WorkspaceHistory
 from contextinfinity.workspace.history_encryption import encrypt_workspace
 from contextinfinity.workspace.history_sync import record, repair
-from contextinfinity.workspace.ledger_setup import ManagerParts, open_means, settings_for
+from contextinfinity.workspace.ledger_setup import LedgerSetup, open_means, settings_for
 from contextinfinity.workspace.prompting import PromptWriter
 
 log = logging.getLogger(__name__)
@@ -225,12 +225,12 @@ class ContextManager(PromptWriter):
         if store.session_id is None:
             self._begin_session()
 
-    def _restored(self, settings: Settings) -> tuple[ManagerParts, WorkspaceHistory]:
+    def _restored(self, settings: Settings) -> tuple[LedgerSetup, WorkspaceHistory]:
         """Open the ledger and continue its history; if that fails, start with an empty one in memory."""
         means, session = None, self._session
         try:
             means = open_means(settings, self.model_name, kept=self._kept)
-            history = WorkspaceHistory(means, session)
+            history = WorkspaceHistory(means.folding, means.model, session)
             log.info("history of %s: turns loaded %d", session.external_id, len(self._loop.wait(history.read).turns))
             return means, history
         except LedgerError as error:
@@ -238,7 +238,7 @@ class ContextManager(PromptWriter):
         if means is not None:
             self._loop.wait(means.close)
         means = open_means(settings, self.model_name, kept=False)
-        return means, WorkspaceHistory(means, session)
+        return means, WorkspaceHistory(means.folding, means.model, session)
 
     def _wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if os.getpid() != self._process:

@@ -22,9 +22,9 @@ from contextinfinity.domain.session import NewSession, Session
 from contextinfinity.domain.state import FoldCandidate, State, StateDraft, summary_hash
 from contextinfinity.domain.thread import ROLES, logged
 from contextinfinity.domain.turn import Exchange, Turn
-from contextinfinity.engine import folding
-from contextinfinity.engine.folding import said
+from contextinfinity.engine.folding import Fold, Folding, said
 from contextinfinity.engine.image_content import with_kept_pictures, with_pictures
+from contextinfinity.engine.model_choice import Model
 from contextinfinity.engine.running_turn import Broadcast
 from contextinfinity.engine.turn_cache import read_back
 from contextinfinity.errors import AlreadyExists, OutOfOrder
@@ -37,7 +37,6 @@ from contextinfinity.prompt.redact import redact_turns
 from contextinfinity.storage.loop_thread import LOOK_SECONDS
 from contextinfinity.storage.workspace_registry import Registration, register
 from contextinfinity.workspace.history_file import HistoryStore
-from contextinfinity.workspace.ledger_setup import ManagerParts
 
 T = TypeVar("T")
 
@@ -67,14 +66,14 @@ class CurrentHistory:
 class WorkspaceHistory:
     """The messages of one session, which is created with the first message."""
 
-    def __init__(self, means: ManagerParts, session: NewSession) -> None:
-        self._parts = means.parts
-        self._store = means.parts.store
+    def __init__(self, folding: Folding, model: Model, session: NewSession) -> None:
+        self._folding = folding
+        self._store = folding.store
         self._new = session
         self._changing = asyncio.Lock()
         self._registered: set[str] = set()
-        self.measure = Measure(means.model.counter)
-        self.budget: Budget = means.parts.budget_of(means.model)
+        self.measure = Measure(model.counter)
+        self.budget: Budget = model.budget(folding.setup.ceilings)
 
     async def read(self) -> CurrentHistory:
         """Return the current history; creates nothing."""
@@ -182,10 +181,10 @@ class WorkspaceHistory:
             if session is not None and await self._store.turns.history(session.active_branch, limit=1):
                 await self._store.branches.rollback(session.active_branch, state=0)
 
-    async def fold(self, folds: Broadcast) -> folding.Fold | None:
-        """Fold old turns and send events to ``folds``; None if nothing can be folded or it would not save tokens."""
+    async def fold(self, events: Broadcast) -> Fold | None:
+        """Fold old turns and send events to ``events``; None if nothing can be folded or it would not save tokens."""
         session = await self._find()
-        return None if session is None else await folding.fold(replace(self._parts, folds=folds), session.active_branch)
+        return None if session is None else await replace(self._folding, events=events).fold(session.active_branch)
 
     async def truncate(self, most: int) -> int:
         """Fold the oldest exchanges until the rest has at most ``most`` tokens; return the number of folded messages.
@@ -225,7 +224,7 @@ class WorkspaceHistory:
 
     async def _summary_of(self, head: State, turns: Sequence[Turn]) -> str:
         """Fold these turns but the last, which stays, into the summary; within its budget, without a model."""
-        shown = redact_turns(shown_turns(turns[:-1], turns[-1]), self._parts.setup.redactor)
+        shown = redact_turns(shown_turns(turns[:-1], turns[-1]), self._folding.setup.redactor)
         task = Task(
             summary=head.summary,
             said=tuple(one for each in shown for one in said(each)),
@@ -252,7 +251,7 @@ class WorkspaceHistory:
         head = await self._store.states.head(branch_id)
         branch = await self._store.branches.get(branch_id)
         end = head.turn_seq if branch is None else branch.last_turn_seq
-        turns = await read_back(self._parts.store.turns, branch_id, after=head.covers_turn_seq, before=end + 1)
+        turns = await read_back(self._store.turns, branch_id, after=head.covers_turn_seq, before=end + 1)
         return CurrentHistory(branch_id=branch_id, head=head, turns=turns)
 
 

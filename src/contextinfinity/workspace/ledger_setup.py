@@ -13,15 +13,12 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import new_id
-from contextinfinity.engine.engine_setup import Parts
+from contextinfinity.engine.folding import Folding
 from contextinfinity.engine.model_choice import Model, Models
-from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.errors import InvalidInput
 from contextinfinity.settings import AUTO, BUILT_IN, OFFLINE, Compaction, ModelSettings, Settings
 from contextinfinity.settings.keys import sections
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.journal import JournalFolder
 
 WIRING = "contextinfinity.wiring"
 """Who opens ledgers and models by their settings. It is in a higher layer, so it is named, not imported."""
@@ -32,34 +29,27 @@ DETECTION_MODEL = "detection_model"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ManagerParts:
-    """The means of one context manager; ``helpers`` are the models that may be asked, to be closed with the ledger."""
+class LedgerSetup:
+    """What one context manager works with; ``helpers`` are the models that may be asked, closed with the ledger."""
 
-    parts: Parts
+    folding: Folding
     model: Model
     helpers: Models
 
     async def close(self) -> None:
         """Close connections and the ledger."""
         await self.helpers.close()
-        await self.parts.store.close()
+        await self.folding.store.close()
 
 
-def open_means(settings: Settings, model_name: str, *, kept: bool) -> ManagerParts:
+def open_means(settings: Settings, model_name: str, *, kept: bool) -> LedgerSetup:
     """Open a ledger, the machine's or one in memory, and the model that counts."""
     wiring = import_module(WIRING)
     models: Models = wiring.models_of(settings)
     model, setup = models.named(model_name), wiring.setup_of(settings, models)
     store: Store = wiring.open_store(settings) if kept else wiring.store_in_memory()
-    parts = Parts(
-        store=store,
-        journals=JournalFolder(settings.data_dir / "streams"),
-        models=Models(by_name={model_name: model}, default=model_name),  # folds weigh as this model does
-        worker=new_id(),
-        caches=Caches(store),
-        setup=setup,
-    )
-    return ManagerParts(parts=parts, model=model, helpers=models)
+    counting = Models(by_name={model_name: model}, default=model_name)  # folds count tokens as this model does
+    return LedgerSetup(folding=Folding(store=store, models=counting, setup=setup), model=model, helpers=models)
 
 
 def settings_for(settings: Settings, model_name: str, config: Mapping[str, object] | None) -> Settings:

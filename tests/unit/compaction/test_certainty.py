@@ -11,7 +11,8 @@ import pytest
 from contextinfinity.compaction.boundary import TopicBoundary
 from contextinfinity.compaction.policy import FoldCut, choose_cut
 from contextinfinity.engine.engine_setup import Setup
-from contextinfinity.engine.folding import topic_begins
+from contextinfinity.engine.folding import Folding
+from contextinfinity.engine.model_choice import Models
 from tests.unit.compaction.test_policy import LIMITS, turns
 from tests.unit.prompt.material import shown
 
@@ -38,8 +39,9 @@ async def test_a_certain_boundary_in_the_window_truncates_and_any_other_one_summ
     here: Any = SimpleNamespace(
         turns=[SimpleNamespace(created_at=None)] * 60,
         shown=[shown(number, "question", "answer") for number in range(1, 61)],
-        parts=SimpleNamespace(setup_after=lambda _: Setup(find_boundary=find)),
     )
-    told, begins = await topic_begins(here)
+    store: Any = None
+    folding = Folding(store=store, models=Models(by_name={}, default=""), setup=Setup(find_boundary=find))
+    told, begins = await folding.topic_begins(here)
     assert told is found
     assert choose_cut(turns(*[20] * 60), LIMITS, begins) == cut
