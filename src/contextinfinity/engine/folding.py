@@ -161,8 +161,8 @@ class Folding:
         """Fold a branch if it is due and worthwhile; return None if nothing was committed.
 
         A previewed fold is committed as it is. ``force`` folds whenever any turn can be folded. The commit ends
-        ``job`` in the same transaction. ``budget`` is that of the request being prepared. Progress and failures are broadcast
-        as compaction events.
+        ``job`` in the same transaction. ``budget`` is that of the request being prepared. Progress and failures are
+        broadcast as compaction events.
         """
         context = await self._measure(branch_id, budget)
         if context is None or not (force or await self._is_due(context)):
