@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,21 @@ def test_retention_is_set_for_the_store_a_user_and_a_conversation(cix: Cix) -> N
     assert cix.json("cleanup")["turns_deleted"] == 1
     assert files_with(cix.folder) == []
     assert len(cix.json("sessions", "--user", "ben")["sessions"]) == 1
+
+
+def raw_responses(cix: Cix) -> object:
+    with closing(connect(str(cix.folder / "ledger.db"))) as raw:
+        return raw.execute("SELECT count(*) FROM response").get
+
+
+@pytest.mark.req("SAFE-7")
+def test_raw_responses_are_deleted_earlier_than_their_turns_if_the_settings_say_so(cix: Cix) -> None:
+    cix.ask("what is a gnomon")
+    said = cix.said()
+    cix.json("cleanup")
+    assert raw_responses(cix) == 1
+    with (cix.folder / "config.toml").open("a") as file:
+        file.write("\n[retention]\nraw_response_hours = 1e-9\n")
+    assert cix.json("cleanup")["turns_deleted"] == 0
+    assert raw_responses(cix) == 0
+    assert cix.said() == said

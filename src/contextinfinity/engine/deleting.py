@@ -51,10 +51,14 @@ STILL_THERE = (
 
 @dataclass(frozen=True, kw_only=True)
 class RetentionLimits:
-    """The longest time to live of turns in hours: of all users (None: for ever), and of single users."""
+    """The longest time to live of turns in hours: of all users (None: for ever), and of single users.
+
+    ``raw_response_hours``: of the raw responses of providers; None: as long as their turns.
+    """
 
     hours: float | None = None
     users: Mapping[str, float] = field(default_factory=dict)
+    raw_response_hours: float | None = None
 
 
 class Cleaner:
@@ -157,6 +161,7 @@ class Cleaner:
             while due := await self._due(failed):
                 for deletion in await asyncio.gather(*(self._expire_or_log(session_id, failed) for session_id in due)):
                     sessions, turns = sessions + deletion[0], turns + deletion[1]
+            await self._prune_responses()
             await self.sweep()
             remaining = await self.remaining() if sessions or turns else ()
         except ContextInfinityError as error:
@@ -177,6 +182,16 @@ class Cleaner:
             await self._store.deletions.limit_retention(self._retention.hours)
         for user_id, hours in self._retention.users.items():
             await self._store.deletions.limit_retention(hours, user_id=user_id)
+
+    async def _prune_responses(self) -> None:
+        """Delete raw responses past their time; their turns stay."""
+        hours, pruned = self._retention.raw_response_hours, 0
+        if hours is None:
+            return
+        while removed := await self._store.deletions.prune_responses(hours):
+            pruned += removed
+        if pruned:
+            log.info("clean-up: %d raw responses deleted", pruned)
 
     async def finish(self, seconds: float = FINISH_SECONDS) -> None:
         """Finish the interrupted deletions of other processes within a time limit; ``clean_up`` does the rest."""

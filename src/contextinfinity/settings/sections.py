@@ -322,7 +322,7 @@ class RetentionLimit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Retention(Struct, frozen=True, kw_only=True):
-    """How long conversations and our own backups are kept. Of several times the shortest one applies."""
+    """How long conversations, raw responses and our own backups are kept. Of several times the shortest one applies."""
 
     hours: Annotated[Hours | None, Meta(description="Hours after which any turn is deleted; when not set, never.")] = (
         None
@@ -334,6 +334,13 @@ class Retention(Struct, frozen=True, kw_only=True):
             extra={"form": "tables, each written as [retention.users.NAME]"},
         ),
     ] = field(default_factory=dict)
+    raw_response_hours: Annotated[
+        Hours | None,
+        Meta(
+            description="Hours after which the raw response of a provider is deleted, while its turn stays; "
+            "when not set, it is kept as long as its turn."
+        ),
+    ] = None
     conversation_ttl_hours: Annotated[Hours, Meta(description="Hours after which a turn of /chat is deleted.")] = 24.0
     cleanup_interval_hours: Annotated[Hours, Meta(description="Hours between two clean-ups.")] = 6.0
     history_limit: Annotated[

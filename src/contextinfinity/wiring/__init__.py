@@ -99,6 +99,7 @@ def setup_of(settings: Settings, models: Models) -> Setup:
         retention=RetentionLimits(
             hours=settings.retention.hours,
             users={name: limit.hours for name, limit in settings.retention.users.items()},
+            raw_response_hours=settings.retention.raw_response_hours,
         ),
         copies=copies_in(settings),
     )

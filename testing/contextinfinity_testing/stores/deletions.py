@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import BranchId, SessionId, new_id, now
+from contextinfinity.domain.ids import BranchId, SessionId, new_id, now, to_millis
 from contextinfinity.domain.message import ContentBlock, ImageBlock, Message, TextBlock, blob_source, say
 from contextinfinity.domain.search import Scope, TextPosition
 from contextinfinity.domain.session import NewSession, Owner, Removed, Session
@@ -16,15 +16,20 @@ from contextinfinity.domain.turn import Exchange, Phase, Turn
 from contextinfinity.errors import AccessDenied, AlreadyExists, BranchBusy, InvalidInput, NotFound
 from contextinfinity.storage.contract import Store
 from contextinfinity_testing.builders import (
+    WORKER,
     answer_turn,
+    current,
     embedding,
     exchange,
     failed_turn,
     final_turn,
     later_than,
     new_branch,
+    new_step,
     said,
     slice_of,
+    step_end,
+    turn_end,
     turn_in,
 )
 
@@ -137,6 +142,22 @@ class TurnDeletionSuite:
         assert await store.deletions.limit_retention(48.0) == 0
         kept = {each.id: each.ttl_hours for each in await store.sessions.list(Owner())}
         assert kept == {short.id: 1.0, other.id: 48.0}
+
+    @pytest.mark.req("SAFE-7")
+    async def test_raw_responses_past_their_time_are_deleted_and_nothing_else(self, store: Store) -> None:
+        turns: list[Turn] = []
+        for hours in (30, 25, 23, 0):
+            moment = f"{to_millis(now() - timedelta(hours=hours)):012x}"
+            step = replace(new_step(), id=f"{moment[:8]}-{moment[8:]}{new_id()[13:]}")
+            turn = await turn_in(store, (await new_branch(store)).id, Phase.CONTEXT_PREPARED)
+            await store.turns.open_step(turn.id, WORKER, step)
+            end = replace(turn_end(step), step=replace(step_end(step), response=b"raw"))
+            turns.append(await store.turns.finalise(turn.id, WORKER, end))
+        assert await store.deletions.prune_responses(1e300) == 0
+        assert [await store.deletions.prune_responses(TTL, limit=1) for _ in range(3)] == [1, 1, 0]
+        responses = [step.response for turn in turns for step in await store.turns.steps(turn.id)]
+        assert responses == [None, None, b"raw", b"raw"]
+        assert [await current(store, turn) for turn in turns] == turns
 
 
 class ExpirySuite:

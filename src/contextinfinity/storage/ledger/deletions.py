@@ -39,7 +39,7 @@ from contextinfinity.storage.ledger.sessions import forget_requests, lineage_of
 from contextinfinity.storage.ledger.states import append_state, head_of
 
 BATCH = 200
-"""Turns deleted per transaction; this blocks other writers for some ten milliseconds."""
+"""Turns, or raw responses, deleted per transaction; this blocks other writers for some ten milliseconds."""
 
 
 MADE_FROM_TURNS = (
@@ -247,6 +247,16 @@ def shorten_retention(connection: Connection, hours: float, *, user_id: str | No
     return changed
 
 
+def prune_old_responses(connection: Connection, hours: float, *, limit: int = BATCH) -> int:
+    """Delete a batch of the raw responses of steps that began longer ago; return how many. Their turns stay."""
+    before = max(0, to_millis(now()) - ttl_millis(hours)).to_bytes(6) + bytes(10)
+    connection.execute("prune_responses", {"before": before, "limit": row_limit(limit)})
+    pruned = connection.changes()
+    if pruned:
+        connection.execute("soil_log")
+    return pruned
+
+
 def list_stray_steps(connection: Connection, steps: Collection[StepId]) -> frozenset[StepId]:
     """Return unknown steps that may have been deleted: something was deleted since they were created."""
     rows = connection.many("select_known_steps", {"steps": _hexed(steps), "now": 0})
@@ -401,6 +411,7 @@ class Deletions(StoreResource):
     rows_left = reads(count_rows_left)
     said = reads(list_said)
     limit_retention = writes(shorten_retention)
+    prune_responses = writes(prune_old_responses)
     stray_steps = reads(list_stray_steps)
     due = reads(list_due_sessions)
     is_due = looks(is_session_due)

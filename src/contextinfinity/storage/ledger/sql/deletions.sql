@@ -196,6 +196,11 @@ DELETE FROM retrieval WHERE turn_id IN (SELECT unhex(value) FROM json_each(:turn
 DELETE FROM response WHERE step_id IN (
   SELECT s.id FROM json_each(:turns) AS k CROSS JOIN step AS s ON s.turn_id = unhex(k.value))
 
+-- name: prune_responses
+-- Raw replies of steps that are older, as their ids say; some of them.
+DELETE FROM response WHERE step_id IN (
+  SELECT step_id FROM response WHERE step_id < :before ORDER BY step_id LIMIT :limit)
+
 -- name: delete_plans
 -- The accounts of their requests.
 DELETE FROM plan WHERE turn_id IN (SELECT unhex(value) FROM json_each(:turns))
