@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from contextinfinity.domain.ids import BranchId, Position, SessionId, StateId, new_id, now, to_millis
+from contextinfinity.domain.ids import BranchId, Position, SessionId, StateId, TurnId, new_id, now, to_millis
 from contextinfinity.domain.message import Json
 from contextinfinity.domain.session import Branch, IdempotencyKey, Lineage, NewSession, Owner, Session
 from contextinfinity.domain.state import SCHEMA_VERSION
@@ -291,6 +291,15 @@ def _begin_end(connection: Connection, forked: BranchId, lineage: Lineage, at: i
             return
 
 
+def find_requested(connection: Connection, once: IdempotencyKey) -> TurnId | SessionId | None:
+    """Return the id of what the request with this idempotency key created: a turn, or a session; None if it is new.
+
+    Raises ``KeyReused`` if the key belongs to a different request.
+    """
+    made = made_before(connection, once)
+    return None if made is None else unpack(made[1] or made[0])
+
+
 class Sessions(StoreResource):
     """Conversations."""
 
@@ -302,6 +311,7 @@ class Sessions(StoreResource):
     note = writes(note_session)
     activate = writes(activate_session)
     find = looks(find_by_external_id)
+    requested = looks(find_requested)
 
 
 class Branches(StoreResource):

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId, new_id
 from contextinfinity.domain.job import Job, JobType, TakenOver, Worker
 from contextinfinity.domain.plan import Plan
-from contextinfinity.domain.session import Branch, NewSession, Owner, Removed, Session
+from contextinfinity.domain.session import Branch, IdempotencyKey, NewSession, Owner, Removed, Session
 from contextinfinity.domain.state import BranchTail, KnownTurns, State
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Phase, Step, Turn, TurnEnd
 from contextinfinity.domain.wire import text_hash
@@ -31,7 +31,7 @@ from contextinfinity.storage.ledger.sessions import Branches, Sessions
 from contextinfinity.storage.ledger.states import States
 from contextinfinity.storage.ledger.turns import FEW, Turns
 from contextinfinity.storage.ledger.workers import Workers
-from contextinfinity.storage.standby.held_branch import HeldBranch
+from contextinfinity.storage.standby.held_branch import ELSEWHERE, HeldBranch
 from contextinfinity.storage.standby.held_branches import HeldBranches
 from contextinfinity.storage.standby.recent import Seed
 from contextinfinity.storage.standby.spool import SUFFIX, is_left, names
@@ -85,6 +85,11 @@ class Operations(Generic[Resource]):
         with suppress(LedgerAway):
             return await getattr(self._ledger, verb)(*given)
 
+    async def _replay_for(self, once: IdempotencyKey | None) -> None:
+        """Write all spools to the ledger before a request with an idempotency key: one of them may hold the first."""
+        if once is not None:
+            await self._held.replay.run()
+
     async def _find(self, what: str, ask: Callable[[], Awaitable[T | None]]) -> T | None:
         """Read something; if the ledger does not have it, read again after the spools of all processes are in it."""
         found = await ask()
@@ -135,14 +140,20 @@ class SessionOperations(Operations[Sessions]):
             if self._held.holds(session_id):
                 return await self._held.make_session(new)
             try:
+                await self._replay_for(new.once)
                 session = await self._ledger.create(new)
             except LedgerAway as away:
                 self._held.report("create_session", away, session_id, new.owner.user_id)
                 there = None
+                if (made := await self._held.requested(new.once)) is not None:
+                    there = await self.get(made)
+                    if there is not None:
+                        return there
                 with suppress(LedgerAway):  # as far as sessions can be read or were seen
                     there = await self.get(session_id)
                 return await self._held.make_session(new, there)
         self._held.recent.remember_session(session)
+        self._held.recent.remember_request(new.once, session.id)
         await self._know_head(session.active_branch)
         return session
 
@@ -212,16 +223,32 @@ class TurnOperations(Operations[Turns]):
         named = new if new.id is not None else replace(new, id=new_id())
         if (creates := named.creates) is not None:
             try:
+                await self._replay_for(named.once)
                 turn = await self._ledger.accept(named)
             except LedgerAway:
+                if (made := await self._requested(named.once)) is not None:
+                    return made
                 session = await self._standby.sessions.create(creates)
                 named = replace(named, branch_id=session.active_branch, creates=None)
             else:
+                self._held.recent.remember_request(named.once, turn.id)
                 self._held.remember_first_turn(creates, turn)
                 return turn
-        return await self._held.on_branch(
-            "accept", named.branch_id, lambda: self._seen(self._ledger.accept(named)), lambda held: held.accept(named)
-        )
+
+        async def direct() -> Turn:
+            turn = await self._seen(self._ledger.accept(named))
+            self._held.recent.remember_request(named.once, turn.id)
+            return turn
+
+        async def here(held: HeldBranch) -> Turn:
+            return await self._requested(named.once) or await held.accept(named)
+
+        return await self._held.on_branch("accept", named.branch_id, direct, here)
+
+    async def _requested(self, once: IdempotencyKey | None) -> Turn | None:
+        """Return the turn of a request that is repeated; ``LedgerAway`` if only another process knows how it is."""
+        turn_id = await self._held.requested(once)
+        return None if turn_id is None else await self.get(turn_id)
 
     async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:
         """Append turns that were finished elsewhere."""
@@ -266,8 +293,9 @@ class TurnOperations(Operations[Turns]):
         return turn
 
     async def get(self, turn_id: TurnId) -> Turn | None:
-        """Read one."""
-        if (held := self._held.branch_of(turn_id)) is not None:
+        """Read one. A turn that another process answers is not shown as it was when this one lost the ledger."""
+        held = self._held.branch_of(turn_id)
+        if held is not None and held.turns[turn_id].error != ELSEWHERE:
             return held.turns[turn_id]
         try:
             return await self._find(f"Turn {turn_id}", lambda: self._ledger.get(turn_id))
@@ -277,7 +305,12 @@ class TurnOperations(Operations[Turns]):
             return running[0]
 
     async def history(self, branch_id: BranchId, *, limit: int = 20, before: int | None = None) -> tuple[Turn, ...]:
-        """Read the newest turns of the lineage, as far as they are known here while the ledger cannot be read."""
+        """Read the newest turns of the lineage, as far as they are known here while the ledger cannot be read.
+
+        What other processes have spooled is written to the ledger first, if that is possible.
+        """
+        with suppress(LedgerError):
+            await self._held.replay.run()
         turns = await self._read_branch(
             branch_id,
             lambda: self._ledger.history(branch_id, limit=limit, before=before),

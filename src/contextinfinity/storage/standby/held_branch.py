@@ -40,7 +40,6 @@ from contextinfinity.storage.invariants import (
     check_new_turn,
     check_owner,
     check_phase,
-    check_same_request,
     check_turn_end,
     not_settled,
     rounds_of,
@@ -128,11 +127,13 @@ class HeldBranch:
                 self._append(item)
 
     async def accept(self, new: NewTurn) -> Turn:
-        """Spool a message."""
+        """Spool a message; its idempotency key was looked up before."""
         check_new_turn(new)
         _refuse_blobs(new.message)
-        if (made := self._made_before(new)) is not None:
-            return made
+        if (there := self.turns.get(new.id or "")) is not None:
+            if there.user_message != new.message:
+                raise AlreadyExists(f"There is a turn {new.id} already, with another message.")
+            return there
         follows = None if new.trail is None else new.trail.follows
         later = [turn for turn in self.turns.values() if follows is not None and turn.turn_seq > follows]
         newest = max(later, key=lambda turn: turn.turn_seq, default=None)
@@ -213,17 +214,6 @@ class HeldBranch:
         check_owner(turn_id, turn.owner, owner)
         check_phase(turn_id, turn.phase, phases)
         return turn
-
-    def _made_before(self, new: NewTurn) -> Turn | None:
-        """Return the turn of a request that is repeated."""
-        for turn_id in self.own:
-            made = self._spooled_turn(turn_id).new
-            if new.once is not None and made is not None and made.once is not None and made.once.key == new.once.key:
-                check_same_request(new.once, made.once.asked)
-                return self.turns[turn_id]
-        if (there := self.turns.get(new.id or "")) is not None and there.user_message != new.message:
-            raise AlreadyExists(f"There is a turn {new.id} already, with another message.")
-        return there
 
     def _begin(self, turn: Turn) -> Turn:
         """Mark a turn as begun. That is not spooled: after a crash it would not be answered either way."""

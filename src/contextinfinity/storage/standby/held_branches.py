@@ -20,12 +20,12 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, SessionId, StateId, TurnId, WorkerId, new_id, now
 from contextinfinity.domain.job import StoreHealth
-from contextinfinity.domain.session import NewSession, Owner, Session
+from contextinfinity.domain.session import IdempotencyKey, NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewStep, Turn
 from contextinfinity.errors import AlreadyExists, BranchBusy, LedgerAway, NotFound, OutOfOrder, SpoolFull
 from contextinfinity.storage.contract import Store
-from contextinfinity.storage.invariants import check_new_session, check_same_request
+from contextinfinity.storage.invariants import check_new_session
 from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.standby.breaker import CircuitBreaker, guarded
 from contextinfinity.storage.standby.held_branch import HeldBranch
@@ -199,10 +199,6 @@ class HeldBranches:
         ``known`` is the session of that id in the ledger, as far as that can be read or was seen.
         """
         check_new_session(new)
-        for made in self._spooled.sessions.values():
-            if new.once is not None and made.once is not None and made.once.key == new.once.key:
-                check_same_request(new.once, made.once.asked)
-                new = replace(new, id=made.id)
         if (there := self.session(new.id or "") or known) is not None:
             if (there.owner, there.kind) != (new.owner, new.kind) or new.external_id not in (None, there.external_id):
                 raise AlreadyExists(f"There is a conversation {new.id} already, with different values.")
@@ -214,6 +210,15 @@ class HeldBranches:
         self._begin(seed, state)
         level("spool_depth", self.depth)
         return seed.session
+
+    async def requested(self, once: IdempotencyKey | None) -> TurnId | SessionId | None:
+        """Return the id of what the request with this idempotency key made, here or in any process, as far as known."""
+        if once is None:
+            return None
+        with suppress(LedgerAway):
+            if (made := await self.ledger.sessions.requested(once)) is not None:
+                return made
+        return self.recent.requested(once) or self.replay.requested(once)
 
     async def keep(self, records: Sequence[Record]) -> None:
         """Append records to the spool durably. New messages are rejected if there is no room for their answers."""

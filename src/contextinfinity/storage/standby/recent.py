@@ -16,15 +16,16 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, now
 from contextinfinity.domain.plan import Plan
-from contextinfinity.domain.session import Owner, Session
+from contextinfinity.domain.session import IdempotencyKey, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewStep, Phase, Turn
 from contextinfinity.errors import LedgerAway
-from contextinfinity.storage.invariants import has_expired
+from contextinfinity.storage.invariants import check_same_request, has_expired
 
 MOST_BRANCHES = 1000
 MOST_CHARACTERS = 20_000_000
 MOST_RUNNING = 4096
+MOST_REQUESTS = 4096
 MOST_TURNS = 200
 """Of one branch, the newest."""
 
@@ -77,6 +78,8 @@ class Recent:
         self._characters = 0
         self.running: OrderedDict[TurnId, tuple[Turn, tuple[NewStep, ...]]] = OrderedDict()
         """The turns that this process answers, with the steps opened for them, until they end."""
+        self._requests: OrderedDict[str, tuple[str, TurnId | SessionId]] = OrderedDict()
+        """By idempotency key: the hash of the request, and what it made."""
 
     def __len__(self) -> int:
         return len(self._branches)
@@ -96,6 +99,20 @@ class Recent:
         """Return the owner's session of that external id, if it was seen."""
         found = (session for session in self._sessions.values() if session.external_id == external_id)
         return next((session for session in found if session.owner == owner), None)
+
+    def remember_request(self, once: IdempotencyKey | None, made: TurnId | SessionId) -> None:
+        """Remember what a request with an idempotency key made."""
+        if once is not None:
+            self._requests[once.key] = once.asked, made
+            if len(self._requests) > MOST_REQUESTS:
+                self._requests.popitem(last=False)
+
+    def requested(self, once: IdempotencyKey) -> TurnId | SessionId | None:
+        """Return what the request with this idempotency key made. Raises ``KeyReused`` if it was another request."""
+        if (known := self._requests.get(once.key)) is None:
+            return None
+        check_same_request(once, known[0])
+        return known[1]
 
     def forget(self, session_id: SessionId) -> None:
         """Drop a session with everything of it."""

@@ -19,8 +19,8 @@ import msgspec
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId
-from contextinfinity.domain.session import NewSession, Session
-from contextinfinity.domain.turn import Phase, Turn
+from contextinfinity.domain.session import IdempotencyKey, NewSession, Session
+from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.errors import (
     AccessDenied,
     AlreadyExists,
@@ -34,6 +34,7 @@ from contextinfinity.errors import (
     OutOfOrder,
 )
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.invariants import check_same_request
 from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.standby.recent import Recent
 from contextinfinity.storage.standby.spool import SUFFIX, Item, Spooled, branch_of, id_of, read, retire, taken
@@ -162,6 +163,18 @@ class Replay:
         self._refresh()
         others = [spooled.in_order() for _, spooled in self._read.values() if spooled is not self._own]
         return (item for item in merge(*others, key=id_of) if branch_of(item) == branch_id)
+
+    def requested(self, once: IdempotencyKey) -> TurnId | SessionId | None:
+        """Return the id of the turn or session that a request with this idempotency key made in any spool."""
+        self._refresh()
+        for _, spooled in self._read.values():
+            turns = [item.new for item in spooled.turns.values() if isinstance(item, ReplayedTurn)]
+            requests: list[NewSession | NewTurn | None] = [*spooled.sessions.values(), *turns]
+            for made in requests:
+                if made is not None and made.once is not None and made.once.key == once.key:
+                    check_same_request(once, made.once.asked)
+                    return made.id
+        return None
 
     def _refresh(self) -> bool:
         """Read the spools that changed, forget those that are gone, and tell whether there are any."""
