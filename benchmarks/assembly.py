@@ -29,11 +29,13 @@ from contextinfinity.domain.message import say
 from contextinfinity.domain.state import StateDraft
 from contextinfinity.domain.turn import Exchange, Phase, Turn
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.engine_setup import AuxiliaryModels, Parts, Setup
-from contextinfinity.engine.folding import said
+from contextinfinity.engine.engine_setup import AuxiliaryModels, Setup
+from contextinfinity.engine.folding import Folding, said
+from contextinfinity.engine.gathering import Gathering
+from contextinfinity.engine.model_choice import ModelChoice
 from contextinfinity.engine.prompt_material import PromptMaterial, prepare
-from contextinfinity.engine.recall import recall, retrieve
-from contextinfinity.engine.running_turn import RunningTurn
+from contextinfinity.engine.recall import ContextReader
+from contextinfinity.engine.running_turn import RunningTurn, TurnNotification
 from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.librarian.contract import Task
 from contextinfinity.librarian.offline_librarian import OfflineLibrarian
@@ -42,6 +44,7 @@ from contextinfinity.prompt.measure import Ceilings, Measure, divide_window
 from contextinfinity.prompt.prompt_sections import Artifact, shown_turns
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
+from contextinfinity.text.tokens import Counter
 from contextinfinity_testing.builders import exchange, new_branch
 
 CONTEXT_MS, LARGE_MS = 10.0, 15.0
@@ -81,13 +84,13 @@ class Talk:
         setup = Setup(helpers=AuxiliaryModels(retrieve=self._retrieve))
         models = reference_models(self._rng, lambda _: None)
         self.engine = Engine(self._store, JournalFolder(folder / f"streams-{turns}"), models, setup)
-        self._parts = parts(self._store, folder, setup, self._rng)
+        self._assembly = Assembly(self._store, setup, self._rng)
 
     async def begin(self) -> None:
         """Leave the long session on a branch of its own, folded but for its last turns."""
         branch = await self._store.branches.fork(await long_branch(self._store))
         self.branch, self.session_turns = branch.id, branch.last_turn_seq
-        await fold_all_but(self._parts, self.branch, UNFOLDED)
+        await fold_all_but(self._store, self._assembly.counter, self.branch, UNFOLDED)
 
     async def talk(self, turns: int) -> None:
         """Put requests together, and hold the chat meanwhile."""
@@ -97,7 +100,7 @@ class Talk:
             self._ready = artifacts(self._rng)
             began = time.process_time()
             with self.series.timed():
-                assembled = await put_together(self._parts, asking)
+                assembled = await self._assembly.put_together(asking)
             self.cpu.seconds.append(time.process_time() - began)
             self.tokens.append(assembled.tokens)
             await self.engine.ask(LONG_NAME, question, branch_id=self.branch)
@@ -107,16 +110,29 @@ class Talk:
         return self._ready
 
 
-def parts(store: SqliteStore, folder: Path, setup: Setup, rng: random.Random) -> Parts:
-    """What putting together needs, without an engine around it."""
-    return Parts(
-        store=store,
-        journals=JournalFolder(folder / "unused"),
-        models=reference_models(rng, lambda _: None),
-        worker=new_id(),
-        caches=Caches(store),
-        setup=setup,
-    )
+class Assembly:
+    """What is done before the model is asked, without an engine around it."""
+
+    def __init__(self, store: SqliteStore, setup: Setup, rng: random.Random) -> None:
+        models = reference_models(rng, lambda _: None)
+        self._store, self._setup, self._caches = store, setup, Caches(store)
+        self.counter = models.named(None).counter
+        self.folding = Folding(store=store, models=models, setup=setup)
+        self._choice = ModelChoice(models=models, router=setup.router, ceilings=setup.ceilings)
+        reader = ContextReader(
+            store=store, caches=self._caches, choice=self._choice, setup=setup, turn_ends=TurnNotification()
+        )
+        self._gathering = Gathering(store=store, setup=setup, models=models, reader=reader, folding=self.folding)
+
+    async def put_together(self, asking: Turn) -> Assembled:
+        """Assemble the prompt of a turn."""
+        running, setup = RunningTurn(asking), self._setup
+        recalled = await self._gathering.reader.read(running)
+        found = await self._gathering.retrieve(running, recalled, None)
+        material = PromptMaterial(recalled=recalled, explicit=None, artifacts=found)
+        self._choice.choose(asking, running.asked, material)
+        ready = await prepare(setup, self._caches.texts, self._store.turns, running, material, recalled.home)
+        return assemble(ready.sections, ready.frame, ready.measure, reason=ready.reason)
 
 
 async def asked(store: SqliteStore, branch: BranchId, question: str) -> Turn:
@@ -133,20 +149,9 @@ async def asked(store: SqliteStore, branch: BranchId, question: str) -> Turn:
     )
 
 
-async def put_together(means: Parts, asking: Turn) -> Assembled:
-    """Do what is done before the model is asked."""
-    running = RunningTurn(asking)
-    recalled = await recall(means, running)
-    found = await retrieve(means, running, recalled, None)
-    material = PromptMaterial(recalled=recalled, explicit=None, artifacts=found)
-    means.choice.choose(asking, running.asked, material)
-    ready = await prepare(means, running, material, recalled.home)
-    return assemble(ready.sections, ready.frame, ready.measure, reason=ready.reason)
-
-
-async def fold_all_but(means: Parts, branch: BranchId, kept: int) -> None:
+async def fold_all_but(store: SqliteStore, counter: Counter, branch: BranchId, kept: int) -> None:
     """Commit the state that folds would have led to."""
-    store, measure = means.store, Measure(means.models.named(None).counter)
+    measure = Measure(counter)
     head = await store.states.head(branch)
     turns = await store.turns.history(branch, limit=5 * kept)
     *older, newest = turns[: max(1, len(turns) - kept)]
@@ -208,7 +213,8 @@ class Walk:
         self._rng = random.Random(12)
         self._said = [exchange(words(self._rng, ASKED), words(self._rng, ANSWERED)) for _ in range(DIFFERENT)]
         self._ready: tuple[Artifact, ...] = ()
-        self._parts = parts(self.store, folder, Setup(helpers=AuxiliaryModels(retrieve=self._retrieve)), self._rng)
+        setup = Setup(helpers=AuxiliaryModels(retrieve=self._retrieve))
+        self._assembly = Assembly(self.store, setup, self._rng)
         self.turns = 0
 
     async def begin(self) -> None:
@@ -220,7 +226,7 @@ class Walk:
         """Say what is said until then, in whole epochs."""
         while self.turns < turn:
             await self._say(EPOCH)
-            await self._parts.folding.fold(self._branch)
+            await self._assembly.folding.fold(self._branch)
 
     async def epochs(self, count: int) -> float:
         """Go on for that many whole epochs; tell how many tokens a request has on average."""
@@ -233,9 +239,9 @@ class Walk:
         while True:
             asking = await asked(self.store, self._branch, self._said[self.turns % DIFFERENT].message.rendered_text)
             self._ready = self._ready or artifacts(self._rng)
-            sizes.append((await put_together(self._parts, asking)).tokens)
+            sizes.append((await self._assembly.put_together(asking)).tokens)
             await self._say(1)
-            if await self._parts.folding.fold(self._branch):
+            if await self._assembly.folding.fold(self._branch):
                 return sizes
 
     async def _say(self, count: int) -> None:

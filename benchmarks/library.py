@@ -21,16 +21,14 @@ from benchmarks.floor import connect
 from benchmarks.harness import Bench
 from benchmarks.ledgers import LONG_NAME, digest
 from benchmarks.words import speech
-from contextinfinity.domain.ids import new_id
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Exchange
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Kind
 from contextinfinity.embedders.static import NAME, StaticEmbedder, built_in
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.engine_setup import Parts, RetrievalParts, Setup
-from contextinfinity.engine.indexing import complete_index
-from contextinfinity.engine.turn_cache import Caches
+from contextinfinity.engine.engine_setup import RetrievalParts, Setup
+from contextinfinity.engine.indexing import Indexer
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity.text.keywords import VERSION
@@ -115,17 +113,10 @@ async def record(store: SqliteStore, said: Iterator[Exchange], name: str | None)
 
 async def index(store: SqliteStore, folder: Path) -> float:
     """Index what was recorded as the engine does in the background; return the seconds."""
-    parts = Parts(
-        store=store,
-        journals=JournalFolder(folder / "streams"),
-        models=models(lambda _: "Fine."),
-        setup=_setup(Stopped()),
-        worker=new_id(),
-        caches=Caches(store),
-    )
+    indexer = Indexer(store=store, retrieval=_setup(Stopped()).retrieval)
     built_in()  # reading it is not part of the work
     began = time.perf_counter()
-    await complete_index(parts)
+    await indexer.complete()
     return time.perf_counter() - began
 
 

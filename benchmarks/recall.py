@@ -23,7 +23,7 @@ from benchmarks.harness import Bench, Row, Series
 from benchmarks.ledgers import digest, ids_by_side
 from benchmarks.peer_stores import peer_rows
 from benchmarks.plain_rankings import PLAIN, Passages, count
-from contextinfinity.domain.ids import new_id, now
+from contextinfinity.domain.ids import now
 from contextinfinity.domain.message import say
 from contextinfinity.domain.search import Chunk, Hits, IndexedMessage, TextPosition
 from contextinfinity.domain.session import NewSession, Owner, Session
@@ -31,9 +31,8 @@ from contextinfinity.domain.transfer import ImportedMessage
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.engine.artifacts import Need
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.engine_setup import Parts, RetrievalParts, Setup
-from contextinfinity.engine.history_search import retrieve_passages
-from contextinfinity.engine.turn_cache import Caches
+from contextinfinity.engine.engine_setup import RetrievalParts, Setup
+from contextinfinity.engine.history_search import HistorySearch
 from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.retrieval.chunk_boundaries import parts_of
 from contextinfinity.retrieval.spans import spans_of
@@ -156,16 +155,9 @@ class Asking:
         asked_at = now() if before is None else last.created_at + timedelta(minutes=1)
         turn = replace(last, user_message=say("user", text), turn_seq=last.turn_seq + 1, created_at=asked_at)
         retrieval = RetrievalParts(embedders=self._embedders, target=budget)
-        parts = Parts(
-            store=store,
-            journals=self._journals,
-            models=models(lambda _: "Fine."),
-            setup=Setup(retrieval=retrieval),
-            worker=new_id(),
-            caches=Caches(store),
-        )
+        search = HistorySearch(store=store, retrieval=retrieval, redactor=None)
         need = Need(turn=turn, explicit=None, first_shown=turn.turn_seq, room=2 * max(BUDGETS), window=WINDOW)
-        return await retrieve_passages(parts, need, [])
+        return await search.retrieve(need, [])
 
     async def _among_ten(self, asked: Asked) -> float | None:
         users = {self._ids[key] for key in self._ids if key[1] == "user"} & asked.evidence

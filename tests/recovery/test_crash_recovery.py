@@ -251,7 +251,7 @@ async def test_a_request_that_comes_again_while_its_turn_is_taken_over_does_not_
         await store.workers.take_over(
             engine.worker_lease.worker.id, by=worker
         )  # and now it is being brought to its end
-        recovery = other._parts.recovery
+        recovery = other._stages.recovery
         recovery.taken_over.update({running.id: None, left.id: None})
         again, _ = await other.accept(THREAD, WHOLE, key="once")
         assert (again.id, again.phase, again.owner) == (left.id, Phase.ACCEPTED, worker)

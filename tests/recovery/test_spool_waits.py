@@ -72,7 +72,7 @@ async def test_turns_of_a_process_that_dies_during_the_outage_do_not_hold_up_the
             await other.close()
         async with asyncio.timeout(30):
             while engine.health().status != "ready":
-                await engine._parts.recovery.recover(await engine.worker_lease.find_dead())  # as housekeeping does
+                await engine._stages.recovery.recover(await engine.worker_lease.find_dead())  # as housekeeping does
         turns = await engine.store.turns.history(asked.branch_id)
         assert [(turn.user_message.rendered_text, turn.outcome) for turn in turns] == [
             ("one", "completed"),
@@ -118,10 +118,10 @@ async def test_a_turn_that_was_taken_over_ends_though_its_branch_goes_on_from_me
             await engine.accept(asked.thread_id, "three")
             with pytest.raises(LedgerAway):
                 await engine.store.turns.fail(left.id, dies, TurnEnd(outcome="failed", error=INTERRUPTED))
-        engine._parts.recovery.taken_over.update(dict.fromkeys(taken.turns))
+        engine._stages.recovery.taken_over.update(dict.fromkeys(taken.turns))
         async with asyncio.timeout(30):
             while engine.health().status != "ready":
-                await engine._parts.recovery.recover(())  # as housekeeping does
+                await engine._stages.recovery.recover(())  # as housekeeping does
                 await asyncio.sleep(0)
         turn = await engine.store.turns.get(left.id)
         assert turn is not None

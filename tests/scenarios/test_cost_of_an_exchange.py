@@ -67,5 +67,10 @@ async def test_an_exchange_reads_and_starts_only_what_it_needs(tmp_path: Path) -
         apsw.connection_hooks.remove(statements)
     assert reads <= MOST_READS
     assert started.names.pop("watch_for_cancels", 1) == 1, "it goes on from one exchange to the next for a while"
-    assert started.names == {"Lifecycle._accept": 1, "answer": 1, "_open": 1, "JobRunner._run_one": 1}
+    assert started.names == {
+        "Lifecycle._accept": 1,
+        "TurnRunner.answer": 1,
+        "StepRunner._open": 1,
+        "JobRunner._run_one": 1,
+    }
     assert not statements.texts[QUERIES["select_origins"]], "the job read a turn that this process has just written"

@@ -8,7 +8,7 @@ import pytest
 
 from contextinfinity.domain.ids import now
 from contextinfinity.engine.engine import Engine
-from contextinfinity.engine.history_search import asks_about_user
+from contextinfinity.engine.other_conversations import asks_about_user
 from contextinfinity.settings import ModelSettings, Settings
 from contextinfinity.settings.sections import General
 from contextinfinity.wiring import open_engine

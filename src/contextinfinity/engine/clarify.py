@@ -18,12 +18,14 @@ from contextinfinity.domain.message import ImageBlock, TextBlock, say
 from contextinfinity.domain.plan import AskedBack, LeftOut, Plan
 from contextinfinity.domain.thread import Turn as Said
 from contextinfinity.domain.turn import Turn, TurnEnd
-from contextinfinity.engine.engine_setup import Parts, Rewriting
+from contextinfinity.engine.engine_setup import Rewriting, Setup
+from contextinfinity.engine.finaliser import Finaliser
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, loaded
 from contextinfinity.engine.model_choice import asked_back, chat_notes
-from contextinfinity.engine.recall import PriorContext, run_if_enabled
-from contextinfinity.engine.respond import finalise
+from contextinfinity.engine.optional_stage import run_if_enabled
+from contextinfinity.engine.recall import PriorContext
 from contextinfinity.engine.running_turn import RunningTurn
+from contextinfinity.storage.ledger.turns import Turns
 
 if TYPE_CHECKING:
     from contextinfinity.rewriting.contract import FollowUp, Rewritten
@@ -59,15 +61,15 @@ class ClarificationRequest:
     doubt: ClarificationNeeded
 
 
-async def understand(parts: Parts, running: RunningTurn, recalled: PriorContext) -> ResolvedMessage:
+async def understand(setup: Setup, turns: Turns, running: RunningTurn, recalled: PriorContext) -> ResolvedMessage:
     """Resolve what a message means; if rewriting fails or times out, the message is used unchanged."""
-    if parts.setup.follow_model is not None:
+    if setup.follow_model is not None:
         await loaded(*FOR_FOLDS)  # a model that writes summaries brings their modules
-    rewriting, turn = parts.setup.following(recalled.home).rewriting, running.turn
+    rewriting, turn = setup.following(recalled.home).rewriting, running.turn
     if rewriting is None or not _in_words(turn) or not (recalled.earlier or recalled.memories):
         return ResolvedMessage()
     asked, before = running.asked, _without_unanswered(recalled.earlier)
-    if asked.use_query_rewriter and (answered := await _answered(parts, turn, before)) is not None:
+    if asked.use_query_rewriter and (answered := await _answered(turns, turn, before)) is not None:
         explicit, attached = answered
         running.asked = replace(asked, attach=tuple(dict.fromkeys((*attached, *asked.attach))))
         return ResolvedMessage(explicit=explicit)
@@ -81,7 +83,7 @@ async def understand(parts: Parts, running: RunningTurn, recalled: PriorContext)
     return resolved
 
 
-async def ask_back(parts: Parts, running: RunningTurn, asking: ClarificationRequest) -> None:
+async def ask_back(finaliser: Finaliser, running: RunningTurn, asking: ClarificationRequest) -> None:
     """End the turn with a clarification as its answer (TX-A); no model is called."""
     recalled, doubt = asking.recalled, asking.doubt
     route = asked_back(running.turn, recalled)
@@ -93,7 +95,7 @@ async def ask_back(parts: Parts, running: RunningTurn, asking: ClarificationRequ
         left_out=tuple(recalled.missing),
     )
     end = running.noted(TurnEnd(outcome="clarification", answer=say("assistant", doubt.question), plan=plan))
-    await finalise(parts, running, end)
+    await finaliser.finalise(running, end)
 
 
 async def _resolve(rewriting: Rewriting, turn: Turn, recalled: PriorContext, before: Sequence[Turn]) -> ResolvedMessage:
@@ -108,11 +110,11 @@ async def _resolve(rewriting: Rewriting, turn: Turn, recalled: PriorContext, bef
     return ResolvedMessage(explicit=shown, terms=rewritten.terms, doubt=_doubt(rewritten))
 
 
-async def _answered(parts: Parts, turn: Turn, before: Sequence[Turn]) -> tuple[str, tuple[ChunkId, ...]] | None:
+async def _answered(turns: Turns, turn: Turn, before: Sequence[Turn]) -> tuple[str, tuple[ChunkId, ...]] | None:
     """If the message answers a clarification, return the completed original question and its attachments."""
     from contextinfinity.rewriting.clarification import UnmatchedReply, filled_in, is_open, reply_to
 
-    plan = await parts.store.turns.plan(before[-1].id) if _has_asked(before) else None
+    plan = await turns.plan(before[-1].id) if _has_asked(before) else None
     question = None if plan is None else plan.asked_back
     if plan is None or question is None or not is_open(question.at, turn.created_at):
         return None

@@ -37,12 +37,13 @@ from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.domain.wire import NUL, unicode_only
 from contextinfinity.engine.artifacts import owned_chunk
-from contextinfinity.engine.explain import Explained, explain, route_of, route_of_first
+from contextinfinity.engine.explain import Explained, explain
 from contextinfinity.engine.folding import Fold
 from contextinfinity.engine.image_content import with_kept_pictures
 from contextinfinity.engine.job_runner import Throttle
 from contextinfinity.engine.lifecycle import Lifecycle
 from contextinfinity.engine.model_choice import Model, Models
+from contextinfinity.engine.route_preview import RoutePreview
 from contextinfinity.engine.running_turn import SendFields, SendOptions, StampedEvent, acting_owner, end_of, watch
 from contextinfinity.errors import AlreadyExists, InvalidInput, LedgerAway, NotFound
 from contextinfinity.prompt.measure import check_pins_limit
@@ -54,6 +55,7 @@ from contextinfinity.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from contextinfinity.engine.deleting import Deleting
+    from contextinfinity.engine.engine_setup import Setup
     from contextinfinity.engine.memory_editing import MemoryEditing
 
 
@@ -65,7 +67,7 @@ class Lookup(Lifecycle):
         """Deletes turns, conversations, users or everything, with a proof where one is asked for."""
         from contextinfinity.engine.deleting import Deleting
 
-        return Deleting(self.store, self.cleaner, self._parts.caches.forget)
+        return Deleting(self.store, self.cleaner, self._stages.caches.forget)
 
     async def session(self, thread_id: str, owner: Owner | None = None) -> Session:
         """Return a thread by our id or by its owner's name for it; raise ``NotFound`` if there is none.
@@ -291,11 +293,12 @@ class Engine(Lookup):
     async def route(self, thread_id: str, content: Content, **how: Unpack[SendFields]) -> Route:
         """Return which model would answer a message, and why; nothing is sent or stored."""
         sending = _checked(self.models, content, how)
+        preview = RoutePreview(store=self.store, gathering=self._stages.gathering, choice=self._stages.choice)
         session = None if thread_id == "new" else await self.thread(thread_id, sending.acting)
         if session is None:
-            return await route_of_first(self._parts, sending.owner, _message(content), sending)
+            return await preview.first_message(sending.owner, _message(content), sending)
         branch = await self.branch_of(session, sending.branch_id)
-        return await route_of(self._parts, session, branch, _message(content), sending)
+        return await preview.next_message(session, branch, _message(content), sending)
 
     def watch(
         self, turn_id: TurnId, *, after: str | None = None, deltas: bool = True, reasoning: bool = False
@@ -376,11 +379,11 @@ class Engine(Lookup):
 
     async def fold(self, thread_id: str, *, branch_id: BranchId | None = None) -> Fold | None:
         """Fold the branch now, as previewed if there is a preview; return None if nothing can be folded yet."""
-        return await self._parts.folding.fold(await self._branch(thread_id, branch_id), force=True)
+        return await self._stages.folding.fold(await self._branch(thread_id, branch_id), force=True)
 
     async def preview_fold(self, thread_id: str, *, branch_id: BranchId | None = None) -> Fold | None:
         """Compute the next fold and store it for ``fold``; the branch does not change."""
-        return await self._parts.folding.preview(await self._branch(thread_id, branch_id))
+        return await self._stages.folding.preview(await self._branch(thread_id, branch_id))
 
     async def unfold(self, thread_id: str, *, branch_id: BranchId | None = None) -> State:
         """Undo the last fold; automatic folding resumes when the branch has grown by another trigger."""
@@ -388,13 +391,13 @@ class Engine(Lookup):
 
     def compactions(self) -> AsyncIterator[CompactionEvent]:
         """Yield the fold events of this process from now on."""
-        return self._parts.folding.events.follow()
+        return self._fold_events.follow()
 
     # --- search and memories ---
 
     async def search(self, q: str, **where: Unpack[TurnTarget]) -> Hits:
         """Search stored messages, best first; with a budget, return the passages that a prompt would get."""
-        from contextinfinity.engine.history_search import search  # slow to import: word lists
+        from contextinfinity.engine.history_search import HistorySearch  # slow to import: word lists
 
         if not q.strip():
             raise InvalidInput("The search query is empty.", hint="Give some words or a question.")
@@ -415,20 +418,24 @@ class Engine(Lookup):
             since=where.get("since"),
             until=where.get("until"),
         )
-        return await search(self._parts, q, scope, budget=budget, limit=limit)
+        history = HistorySearch(store=self.store, retrieval=self.setup.retrieval, redactor=self.setup.redactor)
+        return await history.search(q, scope, budget=budget, limit=limit)
 
     async def complete_index(self, *, rebuild: bool = False, progress: ProgressCallback | None = None) -> IndexReport:
         """Index everything that is missing; ``rebuild`` rebuilds the index, which stays searchable meanwhile."""
-        from contextinfinity.engine.indexing import complete_index, reconcile_index
-
-        await reconcile_index(self._parts)
-        brought = await complete_index(self._parts, rebuild=rebuild, progress=progress)
+        indexer = self.indexer()
+        await indexer.reconcile()
+        brought = await indexer.complete(rebuild=rebuild, progress=progress)
         if not rebuild or self.setup.remembering is None:
             return brought
         from contextinfinity.engine.memory_jobs import remember_again  # slow to import: phrase lists
 
         pause = Throttle(self._running).pause
-        return replace(brought, memories=await remember_again(self.store, self._parts.setup_after, progress, pause))
+
+        def setup_after(turn: Turn) -> Setup:
+            return self.setup.following(self.models.that_answered(turn))
+
+        return replace(brought, memories=await remember_again(self.store, setup_after, progress, pause))
 
     @property
     def memories(self) -> MemoryEditing:
@@ -446,7 +453,7 @@ class Engine(Lookup):
     async def clean_up(self) -> CleanupResult:
         """Delete what has expired now; the engine also does this every few hours."""
         result = await self.cleaner.clean_up()
-        self._parts.caches.forget()
+        self._stages.caches.forget()
         return result
 
     # --- lookup ---

@@ -1,8 +1,6 @@
 """The configuration of an engine besides its ledger and its models: stages of a turn, folding, clean-up.
 
 The default of every stage works offline, without a model; ``wiring`` replaces it according to the settings.
-
-``Parts`` are the dependencies of a running turn, created once per engine: ledger, journals, models, setup, worker id.
 """
 
 from __future__ import annotations
@@ -11,34 +9,26 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from contextinfinity.domain.ids import TurnId, WorkerId
-from contextinfinity.domain.job import Job
 from contextinfinity.domain.turn import Turn
 from contextinfinity.embedders.choice import Embedders
 from contextinfinity.embedders.contract import Embedder
 from contextinfinity.engine.deleting import RetentionLimits
 from contextinfinity.engine.lazy_modules import FOR_FOLDS, FOR_MEMORIES, loaded
-from contextinfinity.engine.model_choice import Model, ModelChoice, Models
-from contextinfinity.engine.running_turn import RunningTurn, TurnNotification
+from contextinfinity.engine.model_choice import Model
 from contextinfinity.engine.spending import DollarLimits, Spending
-from contextinfinity.engine.turn_cache import MOST_BYTES, Caches
+from contextinfinity.engine.turn_cache import MOST_BYTES
 from contextinfinity.librarian.contract import Librarian
 from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.prompt.redact import Redactor
 from contextinfinity.settings import Router
-from contextinfinity.storage.contract import Store
 from contextinfinity.storage.copies import Copies
-from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from contextinfinity.compaction.boundary import TopicBoundary
-    from contextinfinity.engine.folding import Folding
-    from contextinfinity.engine.recovery import Recovery
     from contextinfinity.memory.memory_findings import ExtractedMemories
     from contextinfinity.rewriting.contract import FollowUp, Rewritten
 
@@ -194,46 +184,3 @@ class Setup:
     def following(self, model: Model | None) -> Setup:
         """Return the setup for a conversation that this model answers."""
         return self if self.follow_model is None or model is None else self.follow_model(self, model)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parts:
-    """The dependencies of a running turn."""
-
-    store: Store
-    journals: JournalFolder
-    models: Models
-    worker: WorkerId
-    caches: Caches
-    setup: Setup = field(default_factory=Setup)
-    running: Mapping[TurnId, RunningTurn] = field(default_factory=dict)
-    """The turns that run in this process."""
-    branches: TurnNotification = field(default_factory=TurnNotification)
-    """Notified whenever a turn ends, because a branch may be free."""
-    run_job: Callable[[Job], None] | None = None
-    """Runs a job that this worker has claimed; None: jobs are left to other processes."""
-    look_seconds: float = 0.05
-    """The polling interval for changes by other processes."""
-
-    def setup_after(self, turn: Turn) -> Setup:
-        """Return the setup for a conversation whose newest turn is this one: ``auto`` is the model that answered it."""
-        return self.setup.following(self.models.that_answered(turn))
-
-    @cached_property
-    def choice(self) -> ModelChoice:
-        """Chooses the model that answers."""
-        return ModelChoice(models=self.models, router=self.setup.router, ceilings=self.setup.ceilings)
-
-    @cached_property
-    def recovery(self) -> Recovery:
-        """Ends the turns of dead workers."""
-        from contextinfinity.engine.recovery import Recovery
-
-        return Recovery(store=self.store, journals=self.journals, worker=self.worker)
-
-    @cached_property
-    def folding(self) -> Folding:
-        """Folds branches."""
-        from contextinfinity.engine.folding import Folding
-
-        return Folding(store=self.store, models=self.models, setup=self.setup, running=self.running)

@@ -8,7 +8,6 @@ The route of a message can be shown without sending it: nothing is written, and 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
@@ -17,23 +16,17 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import BranchId, ChunkId, MemoryId, SessionId, TurnId, new_id, now
+from contextinfinity.domain.ids import BranchId, ChunkId, MemoryId, SessionId, TurnId
 from contextinfinity.domain.message import Json, Message
-from contextinfinity.domain.plan import Front, Plan, Route
+from contextinfinity.domain.plan import Front, Plan
 from contextinfinity.domain.prompt import ProviderRequest
 from contextinfinity.domain.search import ChunkSide
-from contextinfinity.domain.session import Owner, Session
-from contextinfinity.domain.state import State
-from contextinfinity.domain.turn import Phase, Step, Turn, Usage
+from contextinfinity.domain.turn import Step, Turn, Usage
 from contextinfinity.domain.wire import loads
 from contextinfinity.engine.artifacts import artifact_again
-from contextinfinity.engine.clarify import ClarificationRequest
-from contextinfinity.engine.engine_setup import Parts, rewrite_offline
 from contextinfinity.engine.image_content import with_pictures
 from contextinfinity.engine.prompt_material import restored
-from contextinfinity.engine.recall import NEAR, PriorContext, recall, session_of, written, written_out
-from contextinfinity.engine.running_turn import RunningTurn, SendOptions
-from contextinfinity.engine.turn import gather_from
+from contextinfinity.engine.recall import NEAR, session_of, written, written_out
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.assemble import shared
 from contextinfinity.prompt.layout import lay_out
@@ -264,70 +257,3 @@ async def _last_body(store: Store, turn_id: TurnId) -> Json:
         return (await rebuilt(store, turn, steps, len(steps) - 1)).body
     except NotFound:
         return None
-
-
-async def route_of(parts: Parts, session: Session, branch_id: BranchId, message: Message, asked: SendOptions) -> Route:
-    """Return the route that a message in a conversation would take, with the reason."""
-    parts = _without_model(parts)
-    branch = await parts.store.branches.get(branch_id)
-    running = RunningTurn(
-        _unsent_turn(session, branch_id, 1 if branch is None else branch.last_turn_seq + 1, message), asked
-    )
-    running.cancelled.set()  # do not wait for turns that are still running
-    return await _route(parts, running, await recall(parts, running))
-
-
-async def route_of_first(parts: Parts, owner: Owner, message: Message, asked: SendOptions) -> Route:
-    """Return the route that the first message of a new conversation would take, with the reason."""
-    parts, thread_id, branch = _without_model(parts), new_id(), new_id()
-    session = Session(
-        id=thread_id, owner=owner, kind="thread", active_branch=branch, created_at=now(), updated_at=now()
-    )
-    state = State(
-        id=new_id(),
-        session_id=thread_id,
-        branch_id=branch,
-        state_seq=0,
-        turn_seq=0,
-        covers_turn_seq=0,
-        reason="root",
-        created_at=now(),
-    )
-    home = parts.choice.home_of(asked, owner, None)
-    recalled = PriorContext(session=session, state=state, earlier=[], last=None, home=home)
-    return await _route(parts, RunningTurn(_unsent_turn(session, branch, 1, message), asked), recalled)
-
-
-async def _route(parts: Parts, running: RunningTurn, recalled: PriorContext) -> Route:
-    gathered = await gather_from(parts, running, recalled)
-    if isinstance(gathered, ClarificationRequest):
-        return Route(
-            model=None,
-            reason=f"It would be answered with a clarifying question: {gathered.doubt.question}",
-            home=recalled.home.name,
-        )
-    return parts.choice.choose(running.turn, running.asked, gathered)
-
-
-def _without_model(parts: Parts) -> Parts:
-    """Replace the configured rewriter by the offline one, so that no model is called."""
-    rewriting = parts.setup.rewriting
-    if rewriting is None:
-        return parts
-    offline = dataclasses.replace(rewriting, rewrite=rewrite_offline)
-    setup = dataclasses.replace(parts.setup, rewriting=offline, follow_model=None)
-    return dataclasses.replace(parts, setup=setup)
-
-
-def _unsent_turn(session: Session, branch_id: BranchId, turn_seq: int, message: Message) -> Turn:
-    return Turn(
-        id=new_id(),
-        session_id=session.id,
-        branch_id=branch_id,
-        turn_seq=turn_seq,
-        phase=Phase.ACCEPTED,
-        state_before=new_id(),
-        user_message=message,
-        created_at=now(),
-        updated_at=now(),
-    )

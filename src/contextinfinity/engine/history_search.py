@@ -6,15 +6,11 @@ is reported.
 A change is often stated in words that the question lacks ("rip it out, a dict is enough"). It is found from the older
 exchange: the later exchange most similar to it and to the question goes into the prompt too, and if it scores far above
 all others, the older one is marked as superseded (docs/decisions/0024-ranking.md).
-
-An identified user's question about themselves that no memory answers is also searched for in their other conversations:
-in their own messages, on active branches, without what was forgotten or corrected.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -25,7 +21,6 @@ import msgspec
 from msgspec import Struct
 
 from contextinfinity.domain.ids import ChunkId, TurnId, now
-from contextinfinity.domain.memory import ANONYMOUS
 from contextinfinity.domain.plan import LeftOut
 from contextinfinity.domain.search import (
     Hit,
@@ -40,14 +35,11 @@ from contextinfinity.domain.search import (
     unpacked,
     unpacked_rows,
 )
-from contextinfinity.domain.session import Owner
-from contextinfinity.domain.turn import Turn
 from contextinfinity.embedders.static import NAME as STATIC
 from contextinfinity.engine.artifacts import Need, artifact_of
-from contextinfinity.engine.engine_setup import Parts
+from contextinfinity.engine.engine_setup import RetrievalParts
 from contextinfinity.engine.indexing import current_embedder
-from contextinfinity.engine.memory_jobs import MOST_KNOWN, is_off_record
-from contextinfinity.engine.recall import PriorContext, run_optional
+from contextinfinity.engine.optional_stage import run_optional
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.prompt.quoting import quote
@@ -60,12 +52,11 @@ from contextinfinity.retrieval.question import SearchQuestion, exact_terms, sear
 from contextinfinity.retrieval.ranking import RankingInputs, SearchResults, rank
 from contextinfinity.retrieval.speakers import possible_names, speakers_of, with_speakers
 from contextinfinity.retrieval.superseding import may_be_outdated
-from contextinfinity.rewriting.question_detection import asks
+from contextinfinity.storage.contract import Store
 from contextinfinity.telemetry.counters import RetrievalFigures, note, timed
 from contextinfinity.text.cues import carries_content, words
 from contextinfinity.text.keywords import terms
 from contextinfinity.text.tokens.encodings import encoding
-from contextinfinity.text.vocabulary import everywhere
 
 OLDER: Final = 2
 """The number of best exchanges for which later ones are searched."""
@@ -107,55 +98,6 @@ class _ComparedExchange(NamedTuple):
     @property
     def words(self) -> frozenset[str]:
         return frozenset[str]().union(*(terms(entry.text[:LONGEST]) for entry in self.said))
-
-
-async def later_statements(
-    parts: Parts, need: Need, looked: SearchOutcome, good: Sequence[Candidate]
-) -> LaterStatements:
-    """Find later exchanges about the subject of the best passages, also among the turns that are shown verbatim."""
-    found = LaterStatements([], {})
-    if need.scope is not None or not looked.vector:
-        return found
-    best = {one.turn_seq: one for one in reversed(good) if may_be_outdated(one) and not one.exact}
-    for one in [*reversed(best.values())][:OLDER]:
-        turn_id = one.chunk.source_turn
-        said = [entry for entry in looked.entries.values() if entry.place.turn_id == turn_id and _has_content(entry)]
-        ranked = await _ranked(parts, need, looked, _ComparedExchange(said)) if said else []
-        if not ranked or ranked[0].similarity < RELATED:
-            continue
-        newest = ranked[0]
-        lead = newest.similarity - ranked[min(OTHERS, len(ranked) - 1)].similarity
-        if lead + newest.similarity / 2 >= STANDS_OUT:
-            found.superseded[one.turn_seq] = newest.turn_seq
-        if newest.turn_seq < need.first_shown:
-            looked.entries.update({entry.place: entry for entry in newest.said})
-            found.passages.extend(each for each in _passages(newest, one) if each.chunk.id not in need.attached)
-    return found
-
-
-async def _ranked(parts: Parts, need: Need, looked: SearchOutcome, older: _ComparedExchange) -> list[_ComparedExchange]:
-    """Return the later exchanges, the most similar first."""
-    import numpy as np
-
-    chunks = [chunk.id for entry in older.said for chunk in entry.chunks[:1] if chunk.id in looked.placed.places]
-    if looked.placed.rows is None or not chunks:
-        return []
-    exchange = looked.placed.rows[[looked.placed.places[chunk] for chunk in chunks]].sum(axis=0)
-    asked = exchange / (np.linalg.norm(exchange) or 1) + QUESTION * unpacked(looked.vector)
-    size = float(np.linalg.norm(asked)) or 1.0
-    turn = need.turn
-    since = older.said[0].said_at
-    scope = Scope(session_id=turn.session_id, branch_id=turn.branch_id, before=turn.turn_seq, since=since)
-    hits = await parts.store.vectors.near(packed(asked / size), looked.namespace, scope, most=4 * COMPARED)
-    found = {hit.place: hit.similarity * size for hit in reversed(hits)}
-    turns = [*dict.fromkeys(hit.place.turn_id for hit in hits)][:COMPARED]
-    places = [TextPosition(turn_id, side) for turn_id in turns for side in ("user", "assistant")]
-    later: dict[TurnId, list[IndexedMessage]] = {}
-    for entry in await parts.store.index.read(places) if places else ():
-        if entry.turn_seq >= older.turn_seq + APART and _has_content(entry):
-            later.setdefault(entry.place.turn_id, []).append(entry)
-    made = [_compared(_ComparedExchange(said), found, older.words, looked.calibration) for said in later.values()]
-    return sorted(made, key=lambda each: (-each.similarity, each.turn_seq))
 
 
 def _compared(
@@ -239,56 +181,216 @@ class SearchOutcome:
         return candidate.score >= RARE / 2 or place_of(candidate.chunk) in self.worded
 
 
-async def retrieve_passages(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
-    """Return earlier passages of this lineage that are relevant now, packed by value up to the target size.
+@dataclass(frozen=True, kw_only=True)
+class HistorySearch:
+    """Searches the messages of a ledger."""
 
-    Failures and omitted passages are appended to ``missing``.
-    """
-    turn, retrieval = need.turn, parts.setup.retrieval
-    if retrieval is None or retrieval.top_k == 0:
-        return ()
-    text = turn.user_message.rendered_text
-    is_empty = sum(map(carries_content, words(text))) <= EMPTY
-    standalone = need.explicit or (" ".join((text, *need.terms)) if need.terms and is_empty else "")
-    question = SearchQuestion(text=text, asked_at=turn.created_at, standalone=standalone, terms=need.terms)
-    scope = need.scope or Scope(session_id=turn.session_id, branch_id=turn.branch_id, before=need.first_shown)
-    room = PackingBudget(target=min(retrieval.target_of(need.window), need.room))
-    looked = await search_passages(parts, question, scope, turns=_turns_for(room.target, retrieval.overfetch_k))
-    missing += looked.missing
-    good = [one for one in looked.candidates if one.score >= retrieval.threshold and one.chunk.id not in need.attached]
-    later = await run_optional("later statements", missing, lambda: later_statements(parts, need, looked, good))
-    later = later or LaterStatements([], {})
-    good += later.passages
-    vectors = looked.placed.by_chunk(good) if retrieval.mmr else None
-    chosen = await asyncio.to_thread(pack, good, question.full, _quoted, room=room, vectors=vectors)
-    if need.scope is None:  # a search of all conversations would list passages of this one a second time
-        missing += chosen.left_out[:MOST_LEFT_OUT]
-    marked = [with_mark(piece, later.superseded) for piece in chosen.pieces]
-    pieces = [_without_halves(piece, looked.entries, parts.setup.redactor) for piece in marked]
-    placed = [piece for piece in pieces if piece.text.strip()]
-    similarities = tuple(piece.score for piece in placed)
-    note(RetrievalFigures(len(looked.candidates), chosen.tokens, similarities))
-    return tuple(artifact_of(piece, turn.session_id, is_cut=looked.is_cut(piece)) for piece in placed)
+    store: Store
+    retrieval: RetrievalParts | None
+    """None: messages are searched by keywords only."""
+    redactor: Redactor | None
 
+    async def retrieve(self, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
+        """Return earlier passages of this lineage that are relevant now, packed by value up to the target size.
 
-async def search(parts: Parts, question: str, scope: Scope, *, budget: int | None, limit: int) -> Hits:
-    """Search stored messages; with a budget, return the passages that fit into it."""
-    turns = max(FEW_TURNS, limit) if budget is None else _turns_for(budget)
-    asked = SearchQuestion(text=question, asked_at=now())
-    looked = await search_passages(parts, asked, scope, turns=min(turns, MOST_TURNS), with_vectors=budget is not None)
-    if budget is None:
-        looked = replace(looked, candidates=tuple(one for one in looked.candidates if looked.is_meant(one)))
-    room = PackingBudget(target=budget or UNLIMITED, most=None if budget else limit, apart=budget is None)
-    mmr = budget is not None and parts.setup.retrieval is not None and parts.setup.retrieval.mmr
-    vectors = looked.placed.by_chunk(looked.candidates) if mmr else None
-    chosen = await asyncio.to_thread(
-        pack, looked.candidates, question, encoding(ENCODING).count, room=room, vectors=vectors
-    )
-    return Hits(
-        hits=tuple(_hit(piece, looked.entries) for piece in chosen.pieces),
-        tokens=chosen.tokens,
-        missing=tuple(f"{left.what}: {left.reason}" for left in looked.missing),
-    )
+        Failures and omitted passages are appended to ``missing``.
+        """
+        turn, retrieval = need.turn, self.retrieval
+        if retrieval is None or retrieval.top_k == 0:
+            return ()
+        text = turn.user_message.rendered_text
+        is_empty = sum(map(carries_content, words(text))) <= EMPTY
+        standalone = need.explicit or (" ".join((text, *need.terms)) if need.terms and is_empty else "")
+        question = SearchQuestion(text=text, asked_at=turn.created_at, standalone=standalone, terms=need.terms)
+        scope = need.scope or Scope(session_id=turn.session_id, branch_id=turn.branch_id, before=need.first_shown)
+        room = PackingBudget(target=min(retrieval.target_of(need.window), need.room))
+        looked = await self._candidates(question, scope, turns=_turns_for(room.target, retrieval.overfetch_k))
+        missing += looked.missing
+        good = [
+            one for one in looked.candidates if one.score >= retrieval.threshold and one.chunk.id not in need.attached
+        ]
+        later = await run_optional("later statements", missing, lambda: self._later_statements(need, looked, good))
+        later = later or LaterStatements([], {})
+        good += later.passages
+        vectors = looked.placed.by_chunk(good) if retrieval.mmr else None
+        chosen = await asyncio.to_thread(pack, good, question.full, _quoted, room=room, vectors=vectors)
+        if need.scope is None:  # a search of all conversations would list passages of this one a second time
+            missing += chosen.left_out[:MOST_LEFT_OUT]
+        marked = [with_mark(piece, later.superseded) for piece in chosen.pieces]
+        pieces = [_without_halves(piece, looked.entries, self.redactor) for piece in marked]
+        placed = [piece for piece in pieces if piece.text.strip()]
+        similarities = tuple(piece.score for piece in placed)
+        note(RetrievalFigures(len(looked.candidates), chosen.tokens, similarities))
+        return tuple(artifact_of(piece, turn.session_id, is_cut=looked.is_cut(piece)) for piece in placed)
+
+    async def search(self, question: str, scope: Scope, *, budget: int | None, limit: int) -> Hits:
+        """Search stored messages; with a budget, return the passages that fit into it."""
+        turns = max(FEW_TURNS, limit) if budget is None else _turns_for(budget)
+        asked = SearchQuestion(text=question, asked_at=now())
+        looked = await self._candidates(asked, scope, turns=min(turns, MOST_TURNS), with_vectors=budget is not None)
+        if budget is None:
+            looked = replace(looked, candidates=tuple(one for one in looked.candidates if looked.is_meant(one)))
+        room = PackingBudget(target=budget or UNLIMITED, most=None if budget else limit, apart=budget is None)
+        mmr = budget is not None and self.retrieval is not None and self.retrieval.mmr
+        vectors = looked.placed.by_chunk(looked.candidates) if mmr else None
+        chosen = await asyncio.to_thread(
+            pack, looked.candidates, question, encoding(ENCODING).count, room=room, vectors=vectors
+        )
+        return Hits(
+            hits=tuple(_hit(piece, looked.entries) for piece in chosen.pieces),
+            tokens=chosen.tokens,
+            missing=tuple(f"{left.what}: {left.reason}" for left in looked.missing),
+        )
+
+    async def _later_statements(self, need: Need, looked: SearchOutcome, good: Sequence[Candidate]) -> LaterStatements:
+        """Find later exchanges about the subject of the best passages, also among the turns that are shown verbatim."""
+        found = LaterStatements([], {})
+        if need.scope is not None or not looked.vector:
+            return found
+        best = {one.turn_seq: one for one in reversed(good) if may_be_outdated(one) and not one.exact}
+        for one in [*reversed(best.values())][:OLDER]:
+            turn_id = one.chunk.source_turn
+            said = [
+                entry for entry in looked.entries.values() if entry.place.turn_id == turn_id and _has_content(entry)
+            ]
+            ranked = await self._ranked(need, looked, _ComparedExchange(said)) if said else []
+            if not ranked or ranked[0].similarity < RELATED:
+                continue
+            newest = ranked[0]
+            lead = newest.similarity - ranked[min(OTHERS, len(ranked) - 1)].similarity
+            if lead + newest.similarity / 2 >= STANDS_OUT:
+                found.superseded[one.turn_seq] = newest.turn_seq
+            if newest.turn_seq < need.first_shown:
+                looked.entries.update({entry.place: entry for entry in newest.said})
+                found.passages.extend(each for each in _passages(newest, one) if each.chunk.id not in need.attached)
+        return found
+
+    async def _ranked(self, need: Need, looked: SearchOutcome, older: _ComparedExchange) -> list[_ComparedExchange]:
+        """Return the later exchanges, the most similar first."""
+        import numpy as np
+
+        chunks = [chunk.id for entry in older.said for chunk in entry.chunks[:1] if chunk.id in looked.placed.places]
+        if looked.placed.rows is None or not chunks:
+            return []
+        exchange = looked.placed.rows[[looked.placed.places[chunk] for chunk in chunks]].sum(axis=0)
+        asked = exchange / (np.linalg.norm(exchange) or 1) + QUESTION * unpacked(looked.vector)
+        size = float(np.linalg.norm(asked)) or 1.0
+        turn = need.turn
+        since = older.said[0].said_at
+        scope = Scope(session_id=turn.session_id, branch_id=turn.branch_id, before=turn.turn_seq, since=since)
+        hits = await self.store.vectors.near(packed(asked / size), looked.namespace, scope, most=4 * COMPARED)
+        found = {hit.place: hit.similarity * size for hit in reversed(hits)}
+        turns = [*dict.fromkeys(hit.place.turn_id for hit in hits)][:COMPARED]
+        places = [TextPosition(turn_id, side) for turn_id in turns for side in ("user", "assistant")]
+        later: dict[TurnId, list[IndexedMessage]] = {}
+        for entry in await self.store.index.read(places) if places else ():
+            if entry.turn_seq >= older.turn_seq + APART and _has_content(entry):
+                later.setdefault(entry.place.turn_id, []).append(entry)
+        made = [_compared(_ComparedExchange(said), found, older.words, looked.calibration) for said in later.values()]
+        return sorted(made, key=lambda each: (-each.similarity, each.turn_seq))
+
+    async def _candidates(
+        self, question: SearchQuestion, scope: Scope, *, turns: int, with_vectors: bool = True
+    ) -> SearchOutcome:
+        """Search by keywords and by vectors, read the hits with their neighbours, and rank them.
+
+        ``turns`` limits the turns with hits that are ranked. Without ``with_vectors`` the cosines of chunks beyond the
+        nearest are estimated, which is faster.
+        """
+        missing: list[LeftOut] = []
+        index, asked = self.store.index, search_terms(question)
+        words = (
+            await run_optional("keywords", missing, lambda: index.find_words(asked, scope, most=2 * turns))
+            or WordHits()
+        )
+        exact = exact_terms(question)
+        holding = _most_held(await index.find_words(exact, scope, most=turns)) if exact and words.hits else []
+        heard: Sequence[IndexedMessage] = ()
+        most = 2 * turns if with_vectors else NEAREST
+        if possible_names(question.full):
+            heard = await index.read([hit.place for hit in words.hits[:SPEAKERS_FROM]])
+        near = await run_optional("vectors", missing, lambda: self._near(question, heard, scope, most)) or _NOTHING_NEAR
+        best = [*holding, *_best_turns(words, near)]
+        entries = {entry.place: entry for entry in await index.around([*dict.fromkeys(best)][:turns])}
+        admitted = await self._admitted(entries.values(), scope)
+        cosines, placed = near.cosines(admitted), _Placed({})
+        if with_vectors:
+            placed = await run_optional("vectors", missing, lambda: self._placed(near, admitted)) or placed
+            cosines |= placed.cosines(near.vector)
+        found = SearchResults(words=words, entries=admitted, cosines=cosines)
+        means = RankingInputs(
+            calibration=near.calibration,
+            count=encoding(ENCODING).count,
+            recency=self.retrieval.recency_boost if self.retrieval else 0,
+        )
+        few = with_vectors and not scope.types and not scope.sides  # a filter leaves only some of them
+        ranked = await asyncio.to_thread(rank, question, found, means, most=(2 if few else 4) * turns)
+        fitting = (
+            one
+            for one in ranked
+            if (not scope.types or one.chunk.chunk_type in scope.types)
+            and (not scope.sides or one.chunk.side in scope.sides)
+        )
+        return SearchOutcome(
+            candidates=tuple(_as_kept(one, entries) for one in fitting),
+            entries=entries,
+            placed=placed,
+            namespace=near.namespace,
+            vector=near.vector,
+            calibration=near.calibration,
+            worded=frozenset(hit.place for hit in words.hits if hit.own),
+            missing=tuple(missing),
+        )
+
+    async def _near(self, question: SearchQuestion, heard: Iterable[IndexedMessage], scope: Scope, most: int) -> _Near:
+        """Embed the question without speaker names (taken from ``heard``) and return the nearest chunks.
+
+        Raise ``ProviderError`` if the embedder is unavailable.
+        """
+        if self.retrieval is None:
+            return _NOTHING_NEAR
+        embedder = await current_embedder(self.store.vectors, self.retrieval)
+        if embedder is None:
+            raise ProviderError(
+                "the embedder of the stored vectors is no longer configured; `cix reindex` creates new vectors"
+            )
+        if monotonic() < _AWAY.get(embedder.name, 0):
+            raise ProviderError(f"{embedder.name} failed a moment ago and is not called for a while")
+        speakers = speakers_of(with_speakers(heard, question.full))
+        text = hidden(vector_text(question, speakers), self.redactor)
+        try:
+            async with asyncio.timeout(QUESTION_SECONDS):
+                with timed("embed"):
+                    (row,) = await embedder.embed([text], kind="query")
+                if embedder.name not in _CALIBRATIONS:
+                    _CALIBRATIONS[embedder.name] = await calibration_of(embedder)
+        except (ProviderError, TimeoutError):
+            if embedder.is_remote:  # one in this process is slow for a moment at most
+                _AWAY[embedder.name] = monotonic() + AWAY_SECONDS
+            raise
+        vector = packed(row)
+        hits = await self.store.vectors.near(vector, embedder.name, scope, most=most)
+        return _Near(hits=hits, vector=vector, namespace=embedder.name, calibration=_CALIBRATIONS[embedder.name])
+
+    async def _placed(self, near: _Near, entries: Sequence[IndexedMessage]) -> _Placed:
+        """Read the stored vectors of all chunks to be ranked."""
+        chunks = [chunk.id for entry in entries for chunk in entry.chunks] if near.vector else []
+        bodies = await self.store.vectors.bodies(near.namespace, chunks)
+        known = {chunk: body for chunk, body in zip(chunks, bodies, strict=True) if body is not None}
+        rows = unpacked_rows([*known.values()]) if known else None
+        return _Placed({chunk: place for place, chunk in enumerate(known)}, rows)
+
+    async def _admitted(self, entries: Iterable[IndexedMessage], scope: Scope) -> list[IndexedMessage]:
+        """Drop neighbours of hits outside the scope: beyond a fork, or outside the time range."""
+        lineage = None if scope.branch_id is None else await self.store.branches.lineage(scope.branch_id)
+        return [
+            entry
+            for entry in entries
+            if (lineage is None or lineage.owner_of(entry.turn_seq) == entry.branch_id)
+            and (scope.before is None or entry.turn_seq < scope.before)
+            and (scope.since is None or entry.said_at >= scope.since)
+            and (scope.until is None or entry.said_at < scope.until)
+        ]
 
 
 def _turns_for(budget: int, least: int = TURNS) -> int:
@@ -339,59 +441,6 @@ def _without_halves(
 # --- search ---
 
 
-async def search_passages(
-    parts: Parts, question: SearchQuestion, scope: Scope, *, turns: int, with_vectors: bool = True
-) -> SearchOutcome:
-    """Search by keywords and by vectors, read the hits with their neighbours, and rank them.
-
-    ``turns`` limits the turns with hits that are ranked. Without ``with_vectors`` the cosines of chunks beyond the
-    nearest are estimated, which is faster.
-    """
-    missing: list[LeftOut] = []
-    index, asked = parts.store.index, search_terms(question)
-    words = (
-        await run_optional("keywords", missing, lambda: index.find_words(asked, scope, most=2 * turns)) or WordHits()
-    )
-    exact = exact_terms(question)
-    holding = _most_held(await index.find_words(exact, scope, most=turns)) if exact and words.hits else []
-    heard: Sequence[IndexedMessage] = ()
-    most = 2 * turns if with_vectors else NEAREST
-    if possible_names(question.full):
-        heard = await index.read([hit.place for hit in words.hits[:SPEAKERS_FROM]])
-    near = await run_optional("vectors", missing, lambda: _near(parts, question, heard, scope, most)) or _NOTHING_NEAR
-    best = [*holding, *_best_turns(words, near)]
-    entries = {entry.place: entry for entry in await index.around([*dict.fromkeys(best)][:turns])}
-    admitted = await _admitted(parts, entries.values(), scope)
-    cosines, placed = near.cosines(admitted), _Placed({})
-    if with_vectors:
-        placed = await run_optional("vectors", missing, lambda: _placed(parts, near, admitted)) or placed
-        cosines |= placed.cosines(near.vector)
-    found = SearchResults(words=words, entries=admitted, cosines=cosines)
-    means = RankingInputs(
-        calibration=near.calibration,
-        count=encoding(ENCODING).count,
-        recency=parts.setup.retrieval.recency_boost if parts.setup.retrieval else 0,
-    )
-    few = with_vectors and not scope.types and not scope.sides  # a filter leaves only some of them
-    ranked = await asyncio.to_thread(rank, question, found, means, most=(2 if few else 4) * turns)
-    fitting = (
-        one
-        for one in ranked
-        if (not scope.types or one.chunk.chunk_type in scope.types)
-        and (not scope.sides or one.chunk.side in scope.sides)
-    )
-    return SearchOutcome(
-        candidates=tuple(_as_kept(one, entries) for one in fitting),
-        entries=entries,
-        placed=placed,
-        namespace=near.namespace,
-        vector=near.vector,
-        calibration=near.calibration,
-        worded=frozenset(hit.place for hit in words.hits if hit.own),
-        missing=tuple(missing),
-    )
-
-
 def _as_kept(candidate: Candidate, entries: Mapping[TextPosition, IndexedMessage]) -> Candidate:
     """Restore the stored speaker name, which ranking may have replaced by a guess: a plan is rebuilt from the
     ledger.
@@ -440,39 +489,6 @@ _CALIBRATIONS: dict[str, Calibration] = {}
 """The calibrations of embedders; measuring one takes about 160 texts."""
 
 
-async def _near(
-    parts: Parts, question: SearchQuestion, heard: Iterable[IndexedMessage], scope: Scope, most: int
-) -> _Near:
-    """Embed the question without speaker names (taken from ``heard``) and return the nearest chunks.
-
-    Raise ``ProviderError`` if the embedder is unavailable.
-    """
-    if parts.setup.retrieval is None:
-        return _NOTHING_NEAR
-    embedder = await current_embedder(parts)
-    if embedder is None:
-        raise ProviderError(
-            "the embedder of the stored vectors is no longer configured; `cix reindex` creates new vectors"
-        )
-    if monotonic() < _AWAY.get(embedder.name, 0):
-        raise ProviderError(f"{embedder.name} failed a moment ago and is not called for a while")
-    speakers = speakers_of(with_speakers(heard, question.full))
-    text = hidden(vector_text(question, speakers), parts.setup.redactor)
-    try:
-        async with asyncio.timeout(QUESTION_SECONDS):
-            with timed("embed"):
-                (row,) = await embedder.embed([text], kind="query")
-            if embedder.name not in _CALIBRATIONS:
-                _CALIBRATIONS[embedder.name] = await calibration_of(embedder)
-    except (ProviderError, TimeoutError):
-        if embedder.is_remote:  # one in this process is slow for a moment at most
-            _AWAY[embedder.name] = monotonic() + AWAY_SECONDS
-        raise
-    vector = packed(row)
-    hits = await parts.store.vectors.near(vector, embedder.name, scope, most=most)
-    return _Near(hits=hits, vector=vector, namespace=embedder.name, calibration=_CALIBRATIONS[embedder.name])
-
-
 class _Placed(NamedTuple):
     """The stored vectors of chunks."""
 
@@ -489,106 +505,3 @@ class _Placed(NamedTuple):
         """Return the cosine of each chunk with a vector."""
         near = [] if self.rows is None else (self.rows @ unpacked(vector)).tolist()
         return dict(zip(self.places, near, strict=True))
-
-
-async def _placed(parts: Parts, near: _Near, entries: Sequence[IndexedMessage]) -> _Placed:
-    """Read the stored vectors of all chunks to be ranked."""
-    chunks = [chunk.id for entry in entries for chunk in entry.chunks] if near.vector else []
-    bodies = await parts.store.vectors.bodies(near.namespace, chunks)
-    known = {chunk: body for chunk, body in zip(chunks, bodies, strict=True) if body is not None}
-    rows = unpacked_rows([*known.values()]) if known else None
-    return _Placed({chunk: place for place, chunk in enumerate(known)}, rows)
-
-
-async def _admitted(parts: Parts, entries: Iterable[IndexedMessage], scope: Scope) -> list[IndexedMessage]:
-    """Drop neighbours of hits outside the scope: beyond a fork, or outside the time range."""
-    lineage = None if scope.branch_id is None else await parts.store.branches.lineage(scope.branch_id)
-    return [
-        entry
-        for entry in entries
-        if (lineage is None or lineage.owner_of(entry.turn_seq) == entry.branch_id)
-        and (scope.before is None or entry.turn_seq < scope.before)
-        and (scope.since is None or entry.said_at >= scope.since)
-        and (scope.until is None or entry.said_at < scope.until)
-    ]
-
-
-MOST: Final = 2
-"""The maximum number of passages."""
-TOKENS: Final = 400
-"""The maximum number of tokens of all passages."""
-
-_WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-_OWNING: Final = everywhere("first_person", "owning")
-_INSIDE: Final = everywhere("first_person", "owning_inside")
-_ADVICE_INSIDE: Final = everywhere("first_person", "advice_inside")
-_RECALLING: Final = re.compile("|".join(rf"\b(?:{one})" for one in everywhere("first_person", "recalling")), re.I)
-_ADVICE: Final = re.compile(rf"\W*(?:{'|'.join(everywhere('first_person', 'advice'))})", re.I)
-
-
-async def passages_elsewhere(
-    parts: Parts, recalled: PriorContext, need: Need, missing: list[LeftOut]
-) -> tuple[Artifact, ...]:
-    """Return passages from other conversations, if a question about the user has no answer in the context."""
-    owner, text = recalled.session.owner, need.turn.user_message.rendered_text
-    if owner.user_id == ANONYMOUS or parts.setup.retrieval is None or parts.setup.remembering is None:
-        return ()
-    if recalled.known is None or not asks_about_user(text) or is_in_context(text, recalled):
-        return ()
-    wider = replace(need, scope=Scope(owner=owner, sides=("user",)), room=min(need.room, TOKENS))
-    found = await run_optional("other conversations", missing, lambda: _found(parts, wider, missing))
-    return (found or ())[:MOST]
-
-
-def asks_about_user(text: str) -> bool:
-    """Return whether a text asks for a fact about its writer ("What is my dentist called?") and not for advice."""
-    if not asks(text) or _ADVICE.match(text) or any(word in text for word in _ADVICE_INSIDE):
-        return False
-    words = {match[0].lower() for match in _WORD.finditer(text)}
-    return not words.isdisjoint(_OWNING) or _RECALLING.search(text) is not None or any(word in text for word in _INSIDE)
-
-
-def is_in_context(text: str, recalled: PriorContext) -> bool:
-    """Return whether a memory or a shown turn contains most words of the question."""
-    wanted = _content(text)
-    known = () if recalled.known is None else (*recalled.known.asked, *recalled.known.standing)
-    shown = [turn.user_message.rendered_text for turn in recalled.earlier]
-    return any(2 * len(wanted & _content(said)) >= len(wanted) for said in (*(line.text for line in known), *shown))
-
-
-async def _found(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
-
-    wanted = _content(need.turn.user_message.rendered_text)
-    pieces = [piece for piece in await retrieve_passages(parts, need, missing) if wanted & _content(piece.text)]
-    return tuple([piece for piece in pieces if piece.conversation and await _is_shown(parts, need, piece)])
-
-
-def _content(text: str) -> set[str]:
-    """Return the indexed forms of the content words of a text."""
-    return {term for match in _WORD.finditer(text) if carries_content(match[0].lower()) for term in terms(match[0])}
-
-
-async def _is_shown(parts: Parts, need: Need, piece: Artifact) -> bool:
-    """Return whether the passage is on its conversation's active branch, still true, and written by the user."""
-    session = await parts.store.sessions.get(piece.conversation)
-    chunk = await parts.store.chunks.get(piece.chunk_id)
-    if session is None or chunk is None or need.scope is None or session.owner != need.scope.owner:
-        return False
-    turn = await parts.store.turns.get(chunk.source_turn)
-    if turn is None or is_off_record(turn):
-        return False
-    seen = await parts.store.turns.history(session.active_branch, limit=1, before=turn.turn_seq + 1)
-    return bool(seen) and seen[-1].id == turn.id and await _still_holds(parts, session.owner, turn)
-
-
-async def _still_holds(parts: Parts, owner: Owner, turn: Turn) -> bool:
-    """Return whether no fact of the turn was forgotten or corrected."""
-    if parts.setup.remembering is None:
-        return False
-    drawn = await parts.setup.remembering.extract(turn.user_message.rendered_text, turn.created_at)
-    if drawn.unwanted:
-        return False
-    if not drawn.facts:
-        return True
-    living = {memory.content for memory in await parts.store.memories.list(owner, limit=MOST_KNOWN)}
-    return all(fact.content in living for fact in drawn.facts)

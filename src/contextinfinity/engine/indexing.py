@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import repeat
 
 import numpy as np
@@ -21,12 +22,14 @@ from contextinfinity.domain.job import AnsweredTurn
 from contextinfinity.domain.search import Embedding, IndexReport, Namespace, NewChunk, ProgressCallback, packed
 from contextinfinity.domain.turn import Turn
 from contextinfinity.embedders.contract import Embedder
-from contextinfinity.engine.engine_setup import Parts
+from contextinfinity.engine.engine_setup import RetrievalParts
 from contextinfinity.engine.job_runner import Throttle
+from contextinfinity.engine.running_turn import RunningTurn
 from contextinfinity.errors import LedgerFull, LedgerReadOnly, ProviderError
-from contextinfinity.prompt.redact import hidden
+from contextinfinity.prompt.redact import Redactor, hidden
 from contextinfinity.retrieval.chunk_boundaries import may_change_topic
 from contextinfinity.retrieval.chunking import ChunkDraft, chunks_of
+from contextinfinity.storage.contract import Store, Vectors
 from contextinfinity.storage.invariants import ENDED
 from contextinfinity.storage.ledger.keyword_index import BORROWED_FROM
 from contextinfinity.telemetry.counters import count
@@ -41,90 +44,159 @@ FOLLOW_SECONDS = 1.0
 """How long after a look-up another process may have switched to another embedder."""
 
 
-async def chunks_of_turn(parts: Parts, answered: AnsweredTurn, *, may_wait: bool = True) -> tuple[NewChunk, ...] | None:
-    """Return the chunks of a turn with their vectors (TX-C); None if ``may_wait`` is false and the embedder is
-    remote.
-    """
-    try:
-        embedder = await current_embedder(parts)
-        if embedder is not None and embedder.is_remote and not may_wait:
-            return None
-        turn = answered.turn
-        cut = await _cut(turn, answered.earlier)
-        ((_, chunks),) = await _placed(parts, [(turn, cut)], embedder)
-    except Exception:
-        count("indexing_failed")
-        raise
-    count("turns_indexed")
-    return chunks
+@dataclass(frozen=True, kw_only=True)
+class Indexer:
+    """Splits turns into chunks with vectors."""
+
+    store: Store
+    retrieval: RetrievalParts | None
+    redactor: Redactor | None = None
+    running: Mapping[TurnId, RunningTurn] = field(default_factory=dict)
+    """The turns that run in this process: background work is throttled meanwhile."""
+
+    async def chunks_of_turn(self, answered: AnsweredTurn, *, may_wait: bool = True) -> tuple[NewChunk, ...] | None:
+        """Return the chunks of a turn with their vectors (TX-C); None if ``may_wait`` is false and the embedder is
+        remote.
+        """
+        try:
+            embedder = await current_embedder(self.store.vectors, self.retrieval)
+            if embedder is not None and embedder.is_remote and not may_wait:
+                return None
+            turn = answered.turn
+            cut = await _cut(turn, answered.earlier)
+            ((_, chunks),) = await self._placed([(turn, cut)], embedder)
+        except Exception:
+            count("indexing_failed")
+            raise
+        count("turns_indexed")
+        return chunks
+
+    async def reconcile(self) -> None:
+        """Compare the index with the ledger, throttled, and mark what is missing for ``complete_index``."""
+        after: int | None = 0
+        throttle = Throttle(self.running)
+        while after is not None:
+            after = await self.store.index.check(after=after)
+            await throttle.pause()
+
+    async def complete(self, *, rebuild: bool = False, progress: ProgressCallback | None = None) -> IndexReport:
+        """Index everything that is missing; ``rebuild`` also rebuilds the words and chunks of every turn."""
+        report = progress or (lambda _done, _all: None)
+        state = await self.store.index.state()
+        turns = await self._again(report) if rebuild or state.version != VERSION else 0
+        turns += await self._fill(report)
+        vectors, switched = await self._place(report)
+        return IndexReport(turns=turns, vectors=vectors, switched=switched)
+
+    async def _cut_turns(
+        self, turns: Sequence[Turn], embedder: Embedder | None
+    ) -> list[tuple[TurnId, tuple[NewChunk, ...]]]:
+        """Split turns into chunks and embed them."""
+        throttle = Throttle(self.running)
+        cuts: list[tuple[Turn, tuple[ChunkDraft, ...]]] = []
+        for place, turn in enumerate(turns):
+            earlier = await self._earlier(turns[:place], turn)
+            cuts.append((turn, await _cut(turn, earlier)))
+            await throttle.pause()
+        return await self._placed(cuts, embedder)
+
+    async def _placed(
+        self, cuts: Sequence[tuple[Turn, tuple[ChunkDraft, ...]]], embedder: Embedder | None
+    ) -> list[tuple[TurnId, tuple[NewChunk, ...]]]:
+        """Embed the chunks of turns; without an embedder they have no vectors."""
+        texts = [hidden(cut.text, self.redactor) for _, found in cuts for cut in found]
+        rows: Iterator[bytes | None] = repeat(None) if embedder is None else iter(await vectors_of(embedder, texts))
+        return [(turn.id, tuple(_new(cut, embedder, next(rows)) for cut in found)) for turn, found in cuts]
+
+    async def _earlier(self, page: Sequence[Turn], turn: Turn) -> Sequence[Turn]:
+        """Return the turns just before one, from the page if they are in it."""
+        near = page[-BORROWED_FROM:]
+        wanted = range(max(1, turn.turn_seq - BORROWED_FROM), turn.turn_seq)
+        if [(one.branch_id, one.turn_seq) for one in near] == [(turn.branch_id, seq) for seq in wanted]:
+            return near
+        return await self.store.turns.history(turn.branch_id, limit=BORROWED_FROM, before=turn.turn_seq)
+
+    async def _again(self, report: ProgressCallback) -> int:
+        """Rebuild the words and chunks of every turn, oldest first; an unchanged chunk keeps its vector."""
+        index, done, messages, after = self.store.index, 0, 0, None
+        total = (await index.state()).messages
+        while page := await index.turns(after=after, limit=PAGE):
+            ended = {turn.id for turn in page if turn.phase in ENDED}
+            cut = dict(await self._cut_turns([turn for turn in page if turn.id in ended], None))
+            await index.replace([(turn.id, cut.get(turn.id, ())) for turn in page])
+            after, done = page[-1].id, done + len(page)
+            messages += sum(1 if turn.answer is None else 2 for turn in page)
+            report(messages, max(messages, total))
+        return done
+
+    async def _fill(self, report: ProgressCallback) -> int:
+        """Chunk the turns that have ended and have no chunks yet."""
+        index, done, total = self.store.index, 0, 0
+        while turns := await index.uncut(limit=PAGE):
+            total = total or (await index.state()).uncut
+            await index.fill(await self._cut_turns(turns, None))
+            done += len(turns)
+            report(done, max(done, total))
+        return done
+
+    async def _place(self, report: ProgressCallback) -> tuple[int, bool]:
+        """Embed chunks without a vector, for the current and the configured namespace; return (vectors, switched)."""
+        if self.retrieval is None:
+            return 0, False
+        embedders, vectors, done, switched = self.retrieval.embedders, self.store.vectors, 0, False
+        await current_embedder(self.store.vectors, self.retrieval)
+        chosen = await embedders.chosen()
+        there = await vectors.namespaces()
+        if not there and (await self.store.index.state()).chunks:
+            there = (await vectors.open(chosen.name, chosen.dim),)
+        for namespace in there:
+            wanted = namespace.state == "current" or (namespace.state == "filling" and namespace.name == chosen.name)
+            embedder = await embedders.named(namespace.name) if wanted else None
+            if embedder is not None:
+                done += await self._fill_namespace(namespace, embedder, report)
+                await vectors.build()
+                switched |= namespace.state == "filling" and await vectors.switch(namespace.name)
+                self.retrieval.placing.until = 0.0
+        throttle = Throttle(self.running)
+        while await vectors.drop_old():
+            await throttle.pause()
+        return done, switched
+
+    async def _fill_namespace(self, namespace: Namespace, embedder: Embedder, report: ProgressCallback) -> int:
+        vectors, done, throttle = self.store.vectors, 0, Throttle(self.running)
+        total = (await self.store.index.state()).chunks - namespace.placed
+        while chunks := await vectors.unplaced(namespace.name, limit=PAGE):
+            texts = [hidden(chunk.rendered_text, self.redactor) for chunk in chunks]
+            rows = await _each_of(embedder, texts)
+            await vectors.place(namespace.name, [(chunk.id, row) for chunk, row in zip(chunks, rows, strict=True)])
+            done += len(chunks)
+            report(done, max(done, total))
+            await throttle.pause()
+        return done
 
 
-async def reconcile_index(parts: Parts) -> None:
-    """Compare the index with the ledger, throttled, and mark what is missing for ``complete_index``."""
-    after: int | None = 0
-    throttle = Throttle(parts.running)
-    while after is not None:
-        after = await parts.store.index.check(after=after)
-        await throttle.pause()
-
-
-async def complete_index(
-    parts: Parts, *, rebuild: bool = False, progress: ProgressCallback | None = None
-) -> IndexReport:
-    """Index everything that is missing; ``rebuild`` also rebuilds the words and chunks of every turn."""
-    report = progress or (lambda _done, _all: None)
-    state = await parts.store.index.state()
-    turns = await _again(parts, report) if rebuild or state.version != VERSION else 0
-    turns += await _fill(parts, report)
-    vectors, switched = await _place(parts, report)
-    return IndexReport(turns=turns, vectors=vectors, switched=switched)
-
-
-async def current_embedder(parts: Parts) -> Embedder | None:
+async def current_embedder(vectors: Vectors, retrieval: RetrievalParts | None) -> Embedder | None:
     """Return the embedder of the namespace that is searched now; None if there is none or it is not available.
 
     The configured embedder's namespace is opened if it does not exist.
     """
-    retrieval = parts.setup.retrieval
     if retrieval is None:
         return None
     placing = retrieval.placing
     if time.monotonic() < placing.until:  # vectors of a namespace that another process just left are made later
         return placing.embedder
     chosen = await retrieval.embedders.chosen()
-    there = await parts.store.vectors.namespaces()
+    there = await vectors.namespaces()
     if not there:
         placing.opened.add(chosen.name)
         return chosen  # the first vectors create the namespace
     if chosen.name not in placing.opened:  # only once: if another process chooses another embedder later, follow it
         with suppress(LedgerReadOnly, LedgerFull):  # the search continues with the existing vectors
             if not any(space.name == chosen.name and space.state != "old" for space in there):
-                await parts.store.vectors.open(chosen.name, chosen.dim)
+                await vectors.open(chosen.name, chosen.dim)
             placing.opened.add(chosen.name)
     placing.embedder, placing.until = await retrieval.embedders.named(there[0].name), time.monotonic() + FOLLOW_SECONDS
     return placing.embedder
-
-
-async def cut_turns(
-    parts: Parts, turns: Sequence[Turn], embedder: Embedder | None
-) -> list[tuple[TurnId, tuple[NewChunk, ...]]]:
-    """Split turns into chunks and embed them."""
-    throttle = Throttle(parts.running)
-    cuts: list[tuple[Turn, tuple[ChunkDraft, ...]]] = []
-    for place, turn in enumerate(turns):
-        earlier = await _earlier(parts, turns[:place], turn)
-        cuts.append((turn, await _cut(turn, earlier)))
-        await throttle.pause()
-    return await _placed(parts, cuts, embedder)
-
-
-async def _placed(
-    parts: Parts, cuts: Sequence[tuple[Turn, tuple[ChunkDraft, ...]]], embedder: Embedder | None
-) -> list[tuple[TurnId, tuple[NewChunk, ...]]]:
-    """Embed the chunks of turns; without an embedder they have no vectors."""
-    texts = [hidden(cut.text, parts.setup.redactor) for _, found in cuts for cut in found]
-    rows: Iterator[bytes | None] = repeat(None) if embedder is None else iter(await vectors_of(embedder, texts))
-    return [(turn.id, tuple(_new(cut, embedder, next(rows)) for cut in found)) for turn, found in cuts]
 
 
 async def vectors_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
@@ -161,15 +233,6 @@ async def _cut(turn: Turn, earlier: Sequence[Turn]) -> tuple[ChunkDraft, ...]:
     return chunks_of(turn, earlier)
 
 
-async def _earlier(parts: Parts, page: Sequence[Turn], turn: Turn) -> Sequence[Turn]:
-    """Return the turns just before one, from the page if they are in it."""
-    near = page[-BORROWED_FROM:]
-    wanted = range(max(1, turn.turn_seq - BORROWED_FROM), turn.turn_seq)
-    if [(one.branch_id, one.turn_seq) for one in near] == [(turn.branch_id, seq) for seq in wanted]:
-        return near
-    return await parts.store.turns.history(turn.branch_id, limit=BORROWED_FROM, before=turn.turn_seq)
-
-
 def _new(cut: ChunkDraft, embedder: Embedder | None, row: bytes | None) -> NewChunk:
     vector = None if embedder is None or row is None else Embedding(model=embedder.name, dim=embedder.dim, values=row)
     return NewChunk(
@@ -182,65 +245,3 @@ def _new(cut: ChunkDraft, embedder: Embedder | None, row: bytes | None) -> NewCh
         borrowed=cut.borrowed,
         embedding=vector,
     )
-
-
-async def _again(parts: Parts, report: ProgressCallback) -> int:
-    """Rebuild the words and chunks of every turn, oldest first; an unchanged chunk keeps its vector."""
-    index, done, messages, after = parts.store.index, 0, 0, None
-    total = (await index.state()).messages
-    while page := await index.turns(after=after, limit=PAGE):
-        ended = {turn.id for turn in page if turn.phase in ENDED}
-        cut = dict(await cut_turns(parts, [turn for turn in page if turn.id in ended], None))
-        await index.replace([(turn.id, cut.get(turn.id, ())) for turn in page])
-        after, done = page[-1].id, done + len(page)
-        messages += sum(1 if turn.answer is None else 2 for turn in page)
-        report(messages, max(messages, total))
-    return done
-
-
-async def _fill(parts: Parts, report: ProgressCallback) -> int:
-    """Chunk the turns that have ended and have no chunks yet."""
-    index, done, total = parts.store.index, 0, 0
-    while turns := await index.uncut(limit=PAGE):
-        total = total or (await index.state()).uncut
-        await index.fill(await cut_turns(parts, turns, None))
-        done += len(turns)
-        report(done, max(done, total))
-    return done
-
-
-async def _place(parts: Parts, report: ProgressCallback) -> tuple[int, bool]:
-    """Embed chunks without a vector, in the current namespace and in the configured one; return (vectors, switched)."""
-    if parts.setup.retrieval is None:
-        return 0, False
-    embedders, vectors, done, switched = parts.setup.retrieval.embedders, parts.store.vectors, 0, False
-    await current_embedder(parts)
-    chosen = await embedders.chosen()
-    there = await vectors.namespaces()
-    if not there and (await parts.store.index.state()).chunks:
-        there = (await vectors.open(chosen.name, chosen.dim),)
-    for namespace in there:
-        wanted = namespace.state == "current" or (namespace.state == "filling" and namespace.name == chosen.name)
-        embedder = await embedders.named(namespace.name) if wanted else None
-        if embedder is not None:
-            done += await _fill_namespace(parts, namespace, embedder, report)
-            await vectors.build()
-            switched |= namespace.state == "filling" and await vectors.switch(namespace.name)
-            parts.setup.retrieval.placing.until = 0.0
-    throttle = Throttle(parts.running)
-    while await vectors.drop_old():
-        await throttle.pause()
-    return done, switched
-
-
-async def _fill_namespace(parts: Parts, namespace: Namespace, embedder: Embedder, report: ProgressCallback) -> int:
-    vectors, done, throttle = parts.store.vectors, 0, Throttle(parts.running)
-    total = (await parts.store.index.state()).chunks - namespace.placed
-    while chunks := await vectors.unplaced(namespace.name, limit=PAGE):
-        texts = [hidden(chunk.rendered_text, parts.setup.redactor) for chunk in chunks]
-        rows = await _each_of(embedder, texts)
-        await vectors.place(namespace.name, [(chunk.id, row) for chunk, row in zip(chunks, rows, strict=True)])
-        done += len(chunks)
-        report(done, max(done, total))
-        await throttle.pause()
-    return done

@@ -19,7 +19,7 @@ FOR_A_TURN = (
     "contextinfinity.routing.router",
     "contextinfinity.rewriting.clarification",
     "contextinfinity.rewriting",
-    "contextinfinity.engine.history_search",
+    "contextinfinity.engine.other_conversations",
     "contextinfinity.engine.memory_jobs",
 )
 FOR_MEMORIES = ("contextinfinity.retrieval.dates", "contextinfinity.memory.extraction")

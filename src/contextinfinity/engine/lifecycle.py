@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec.structs import replace
 
@@ -27,15 +27,13 @@ from contextinfinity.domain.job import Worker
 from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.engine.deleting import Cleaner
-from contextinfinity.engine.engine_setup import Parts, Setup
-from contextinfinity.engine.handlers import handlers
-from contextinfinity.engine.job_runner import JobRunner
+from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.lazy_modules import FOR_THE_INDEX, loaded, preload
 from contextinfinity.engine.model_choice import Models
-from contextinfinity.engine.running_turn import RunningTurn, SendOptions
+from contextinfinity.engine.running_turn import LOOK_SECONDS, Broadcast, RunningTurn, SendOptions
+from contextinfinity.engine.stages import Stages
 from contextinfinity.engine.step import watch_for_cancels
-from contextinfinity.engine.turn import answer, wait_for_any
-from contextinfinity.engine.turn_cache import Caches
+from contextinfinity.engine.turn import wait_for_any
 from contextinfinity.errors import LedgerError, LedgerFull, LedgerReadOnly, WorkerLost
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.copies import Copies, Journals
@@ -43,6 +41,9 @@ from contextinfinity.storage.database import maintenance_context
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.ledger.workers import Workers
 from contextinfinity.telemetry.counters import count
+
+if TYPE_CHECKING:
+    from contextinfinity.engine.indexing import Indexer
 
 
 class WorkerLease:
@@ -166,6 +167,7 @@ class Lifecycle:
         self.streams_folder = journals.folder
         """The folder of the journals, inside the data_dir."""
         self._running: dict[TurnId, RunningTurn] = {}
+        self._fold_events = Broadcast()
         self._accepting: set[asyncio.Task[Turn]] = set()
         self._closed = False
         self._upkeep: set[asyncio.Task[None]] = set()
@@ -192,7 +194,7 @@ class Lifecycle:
         async with AsyncExitStack() as undo:
             await undo.enter_async_context(self.worker_lease)
             self._take_up_work(self.worker_lease.worker.id)
-            await self._parts.recovery.recover(await self.worker_lease.find_dead())
+            await self._stages.recovery.recover(await self.worker_lease.find_dead())
             undo.pop_all()
         self._unwritable = None
         self.job_runner.start()
@@ -249,17 +251,23 @@ class Lifecycle:
         return turn
 
     def _take_up_work(self, worker: WorkerId) -> None:
-        self._parts = Parts(
-            store=self.store,
-            journals=self._journals,
-            models=self.models,
-            setup=self.setup,
+        self._stages = Stages(
+            self.store,
+            self._journals,
+            self.models,
+            self.setup,
             worker=worker,
-            caches=Caches(self.store, self.setup.cached_bytes),
             running=self._running,
-            run_job=lambda job: self.job_runner.run(job),
+            fold_events=self._fold_events,
         )
-        self.job_runner = JobRunner(self.store.jobs, worker, handlers(self._parts))
+        self.job_runner = self._stages.job_runner
+
+    def indexer(self) -> Indexer:
+        """Return what indexes the turns of this ledger; its module is slow to import."""
+        from contextinfinity.engine.indexing import Indexer
+
+        setup = self.setup
+        return Indexer(store=self.store, retrieval=setup.retrieval, redactor=setup.redactor, running=self._running)
 
     def _count(self, text: str) -> int:
         return self.models.named(None).counter.count(text)
@@ -275,12 +283,12 @@ class Lifecycle:
     async def _accept(self, new: NewTurn, options: SendOptions, session: Session | None) -> Turn:
         while True:
             try:
-                turn = await self.store.turns.accept(replace(new, owner=self._parts.worker))
+                turn = await self.store.turns.accept(replace(new, owner=self._stages.worker))
             except WorkerLost:  # housekeeping registers a new worker in a moment
                 if self._closed:
                     raise
                 self.worker_lease.lost.set()
-                await asyncio.sleep(self._parts.look_seconds)
+                await asyncio.sleep(LOOK_SECONDS)
             else:
                 if self._is_to_be_begun(turn):
                     self._begin(turn, options, session)
@@ -293,8 +301,8 @@ class Lifecycle:
         recovered.
         """
         is_waiting = turn.phase in (Phase.ACCEPTED, Phase.CONTEXT_PREPARED)
-        is_known = turn.id in self._running or turn.id in self._parts.recovery.taken_over
-        return is_waiting and turn.owner == self._parts.worker and not is_known
+        is_known = turn.id in self._running or turn.id in self._stages.recovery.taken_over
+        return is_waiting and turn.owner == self._stages.worker and not is_known
 
     def _accepted(self, done: asyncio.Task[Turn]) -> None:
         self._accepting.discard(done)
@@ -307,9 +315,9 @@ class Lifecycle:
             running.session = session
         if self._watching_cancels is None or self._watching_cancels.done():
             self._watching_cancels = asyncio.create_task(
-                watch_for_cancels(self._parts), name="cancels", context=maintenance_context()
+                watch_for_cancels(self.store.turns, self._running), name="cancels", context=maintenance_context()
             )
-        task = asyncio.create_task(answer(self._parts, running), name=f"turn-{turn.turn_seq}")
+        task = asyncio.create_task(self._stages.turns.answer(running), name=f"turn-{turn.turn_seq}")
         self.tasks.add(task)
 
         def over(done: asyncio.Task[None]) -> None:
@@ -331,17 +339,17 @@ class Lifecycle:
             try:
                 if not is_open:
                     await asyncio.to_thread(self._journals.prune, self.setup.keep_journals)
-                self._parts.caches.drop_idle()
+                self._stages.caches.drop_idle()
                 lease = self.worker_lease
-                seconds = RECOVERY_SECONDS if is_open or self._parts.recovery.taken_over else HOUSEKEEPING_SECONDS
+                seconds = RECOVERY_SECONDS if is_open or self._stages.recovery.taken_over else HOUSEKEEPING_SECONDS
                 is_open = True
                 await wait_for_any(lease.lost, lease.found_dead, seconds=seconds)
                 lease.found_dead.clear()
                 if lease.lost.is_set():
                     await self._enter_again()
                 dead = await self.worker_lease.find_dead()
-                await self._parts.recovery.recover(dead)
-                is_open = bool(self._parts.recovery.taken_over or (dead and await self.worker_lease.find_dead()))
+                await self._stages.recovery.recover(dead)
+                is_open = bool(self._stages.recovery.taken_over or (dead and await self.worker_lease.find_dead()))
             except Exception as error:  # housekeeping must go on after any failure
                 _warn("housekeeping", error)
                 if not isinstance(error, LedgerError):
@@ -356,12 +364,11 @@ class Lifecycle:
             pause = min(2 * pause, HOUSEKEEPING_SECONDS)
             try:
                 await loaded(*FOR_THE_INDEX)
-                from contextinfinity.engine.indexing import complete_index, reconcile_index
-
+                indexer = self.indexer()
                 if not is_looked_over:
-                    await reconcile_index(self._parts)
+                    await indexer.reconcile()
                     is_looked_over = True
-                await complete_index(self._parts)
+                await indexer.complete()
             except Exception as error:  # until it succeeds, messages are found by keywords only
                 count("indexing_failed")
                 _warn("indexing", error)
@@ -380,7 +387,7 @@ class Lifecycle:
                 if time.monotonic() >= due:
                     due = time.monotonic() + every
                     await self.cleaner.clean_up()
-                    self._parts.caches.forget()
+                    self._stages.caches.forget()
                     await self.cleaner.sweep(LONGEST_SWEEP_SECONDS)
                 elif not await self.store.deletions.is_wiped():
                     await self.cleaner.sweep()

@@ -20,7 +20,7 @@ from contextinfinity.domain.plan import Front, LeftOut
 from contextinfinity.domain.prompt import WorkspaceText
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.wire import dumps, loads
-from contextinfinity.engine.engine_setup import Parts
+from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.model_choice import Model
 from contextinfinity.engine.recall import PriorContext, chosen, memories_for_question, placed, without_memories
 from contextinfinity.engine.running_turn import RunningTurn, SendOptions
@@ -32,6 +32,8 @@ from contextinfinity.prompt.measure import Measure, least_rejected
 from contextinfinity.prompt.prompt_sections import Artifact, Sections, message_of
 from contextinfinity.prompt.redact import Redactor, hidden
 from contextinfinity.prompt.tasks import shown_with_opening
+from contextinfinity.storage.ledger.turns import Turns
+from contextinfinity.tools.toolbox import Toolbox
 
 TIERS = 3
 
@@ -137,16 +139,18 @@ class Prepared:
     missing: tuple[LeftOut, ...] = ()
 
 
-async def prepare(parts: Parts, running: RunningTurn, material: PromptMaterial, model: Model) -> Prepared:
+async def prepare(
+    setup: Setup, texts: TextCache, turns: Turns, running: RunningTurn, material: PromptMaterial, model: Model
+) -> Prepared:
     """Build the sections, limits and front of the prompts for a model."""
     turn, recalled, explicit = running.turn, material.recalled, material.explicit
-    await learn_from(parts, recalled.earlier, model)
+    await learn_from(turns, recalled.earlier, model)
     terms = recalled.terms
-    budget, missing = model.budget(parts.setup.ceilings, terms), [*recalled.missing]
+    budget, missing = model.budget(setup.ceilings, terms), [*recalled.missing]
     measure = Measure(model.counter, tools=model.abilities.tools, cache=recalled.rendered)
     home = recalled.home  # the front is sized for the branch's model, not for one that answers a single message
-    standing = chosen(recalled.known, Measure(home.counter).text, home.budget(parts.setup.ceilings).memories)
-    candidate = new_front(parts, recalled, turn, standing)
+    standing = chosen(recalled.known, Measure(home.counter).text, home.budget(setup.ceilings).memories)
+    candidate = new_front(setup.tools, recalled, turn, standing)
     front, reason = choose_front(candidate, recalled.last, with_memories=running.asked.use_memory)
     corrections = () if recalled.last is None or reason is not None else recalled.last.corrections
     riding = (
@@ -167,27 +171,27 @@ async def prepare(parts: Parts, running: RunningTurn, material: PromptMaterial, 
         artifacts=fitting_artifacts(material.artifacts, len(running.asked.attach), budget.retrieval_budget, missing),
         contextualised=shown_form(explicit, running.asked),
         remembered=lines(riding),
-        workspace=redacted(running.asked.workspace, parts.setup.redactor),
+        workspace=redacted(running.asked.workspace, setup.redactor),
     )
     start = recalled.cuts
     if front.tools and not model.abilities.tools:
         missing.append(LeftOut(what="tools", reason=f"{model.name} cannot call tools"))
         if terms is None:
-            parts.setup.tools.warn_unable(model.name)
+            setup.tools.warn_unable(model.name)
     return Prepared(
         sections=sections,
         frame=Frame(
             budget=budget,
             abilities=model.abilities,
-            redactor=parts.setup.redactor,
+            redactor=setup.redactor,
             start=start,
             holds_cuts=terms is not None,
             rejected=None if terms is None else least_rejected(budget, terms.request_options.max_output_tokens),
         ),
         measure=measure,
-        front=parts.caches.texts.keep(dumps(without_memories(front)).decode()),
+        front=texts.keep(dumps(without_memories(front)).decode()),
         reason=None if reason == "shrunk" and start is not None else reason,
-        workspace=keep(parts.caches.texts, sections.workspace),
+        workspace=keep(texts, sections.workspace),
         remembered=tuple(map(placed, riding)),
         missing=tuple(missing),
     )
@@ -198,7 +202,7 @@ def shown_form(explicit: str | None, asked: SendOptions) -> str | None:
     return explicit if explicit and len(explicit) <= LONGEST_REWRITING and asked.terms is None else None
 
 
-def new_front(parts: Parts, recalled: PriorContext, turn: Turn, standing: tuple[MemoryLine, ...]) -> Front:
+def new_front(tools: Toolbox, recalled: PriorContext, turn: Turn, standing: tuple[MemoryLine, ...]) -> Front:
     """Build the front from the current state."""
     state, terms = recalled.state, recalled.terms
     standing = () if recalled.is_as_sent else standing
@@ -209,7 +213,7 @@ def new_front(parts: Parts, recalled: PriorContext, turn: Turn, standing: tuple[
         standing=tuple(placed(line) for line in standing if line.id),
         sent=None if terms is None else terms.sent,
         summary=f"{state.summary}\n{UNREAD}".strip() if recalled.unread(turn) else state.summary,
-        tools=tools_json(parts.setup.tools.specs if terms is None else terms.tools),
+        tools=tools_json(tools.specs if terms is None else terms.tools),
         response_format=None if terms is None else terms.response_format,
         is_bare=recalled.is_as_sent,
     )
@@ -227,13 +231,13 @@ def fitting_artifacts(
     return tuple(artifacts[:kept])
 
 
-async def learn_from(parts: Parts, earlier: list[Turn], model: Model) -> None:
+async def learn_from(turns: Turns, earlier: list[Turn], model: Model) -> None:
     """Calibrate the token counter with the input tokens reported for the model's last turn."""
     turn = earlier[-1] if earlier else None
     if turn is None or model.counter.is_calibrated or turn.rounds or not turn.usage.input_tokens:
         return
     if (turn.provider, turn.model) != (model.provider.name, model.model_id):
         return
-    plan = await parts.store.turns.plan(turn.id)
+    plan = await turns.plan(turn.id)
     if plan is not None and plan.token_scale:
         model.counter.recall(plan.token_scale, plan.tokens, turn.usage.input_tokens)

@@ -11,8 +11,7 @@ requests as well; a deletion or an edit makes the next front new.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
@@ -27,24 +26,21 @@ from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import UNFINISHED, Phase, Turn
 from contextinfinity.domain.wire import loads, text_hash
-from contextinfinity.engine.artifacts import Need, attachments
-from contextinfinity.engine.engine_setup import Parts, Remembering, Setup
-from contextinfinity.engine.lazy_modules import FOR_FOLDS, loaded
-from contextinfinity.engine.model_choice import Model
-from contextinfinity.engine.running_turn import RunningTurn, Terms
-from contextinfinity.engine.turn_cache import length, read_back
+from contextinfinity.engine.engine_setup import Remembering, Setup
+from contextinfinity.engine.model_choice import Model, ModelChoice
+from contextinfinity.engine.optional_stage import run_if_enabled
+from contextinfinity.engine.running_turn import POLL_SECONDS, RunningTurn, Terms, TurnNotification
+from contextinfinity.engine.turn_cache import Caches, read_back
 from contextinfinity.errors import NotFound
 from contextinfinity.memory.relevance import MOST, ranked
 from contextinfinity.memory.snippet import LONGEST, MemoryLine, besides, fitting, lines, within
 from contextinfinity.prompt.assemble import PreviousFront
-from contextinfinity.prompt.measure import Measure
-from contextinfinity.prompt.prompt_sections import Artifact, RenderCache, shown_turns
+from contextinfinity.prompt.prompt_sections import RenderCache
 from contextinfinity.prompt.shrink import repeated_cuts
 from contextinfinity.prompt.tasks import continues_task, is_by_a_person
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.ledger.keyword_index import BORROWED_FROM
 from contextinfinity.storage.ledger.memories import Memories
-from contextinfinity.telemetry.counters import count
 from contextinfinity.text.keywords import terms
 
 DIGEST = 16
@@ -281,104 +277,142 @@ class PriorContext:
         return (begin, first - 1) if self.has_more and first > begin else None
 
 
-async def needs_fold(parts: Parts, recalled: PriorContext, turn: Turn) -> bool:
-    """Return whether turns must be folded before this request: some were not read, or they do not fit.
+@dataclass(frozen=True, kw_only=True)
+class ContextReader:
+    """Reads what precedes a message."""
 
-    A fold by a model is left to the background, and the prompt is shrunk until then; imported turns always fold here.
-    """
-    if recalled.terms is not None and recalled.terms.only_last is not None:
-        return False
-    if recalled.unread(turn) is not None:
-        return True
-    if not recalled.earlier or _fit(parts, recalled, turn):
-        return False
-    await loaded(*FOR_FOLDS)
-    return not recalled.earlier[-1].provider or parts.setup.librarian_for(recalled.home) is None
+    store: Store
+    caches: Caches
+    choice: ModelChoice
+    setup: Setup
+    turn_ends: TurnNotification
+    """Notified whenever a turn ends."""
 
+    async def read(self, running: RunningTurn, session: Session | None = None) -> PriorContext:
+        """Read the context of a turn; ``session`` avoids reading the session again."""
+        turn, missing = running.turn, list[LeftOut]()
+        running.session = session = session or await session_of(self.store, turn)
+        state, earlier, rendered = await self._state_and_earlier_turns(running)
+        running.before = turns_for_index(turn, earlier)
+        last, home = await self._previous_request(session, earlier, turn)
+        only_sent = running.asked.terms is not None and running.asked.terms.only_last is not None
+        known = await run_if_enabled(
+            running.asked.use_memory,
+            "memory",
+            missing,
+            lambda: known_to(self.store.memories, self.setup, session, turn),
+        )
+        recalled = PriorContext(
+            session=session,
+            state=state,
+            earlier=earlier,
+            rendered=rendered,
+            last=last,
+            home=self.choice.home_of(running.asked, session.owner, home),
+            branch_model=home,
+            memories="" if known is None else known.text,
+            known=known,
+            missing=missing,
+            opening=() if only_sent else await self._task_opening(turn, state, earlier),
+            has_more=await self._has_more(turn, state, earlier),
+            terms=running.asked.terms,
+            continues_task=continues_task(turn.user_message),
+        )
+        if (unread := recalled.unread(turn)) is not None:
+            reason = "larger than the model's window; not folded yet"
+            missing.insert(0, LeftOut(what=f"turns {unread[0]}–{unread[1]}", reason=reason))
+        return recalled
 
-def _fit(parts: Parts, recalled: PriorContext, turn: Turn) -> bool:
-    """Return whether the turns fit into a request to the branch's model, or to any model if a rule depends on size."""
-    by_context = any(rule.depends_on_prompt_size for rule in parts.setup.router.rules)
-    models = parts.models.by_name.values() if by_context else (recalled.home,)
-    terms, earlier = recalled.terms, recalled.earlier
-    limit = max(model.budget(parts.setup.ceilings, terms).input_limit for model in models)
-    characters = sum(map(length, (*earlier, turn)))
-    if characters < limit and not any(each.rounds for each in earlier):  # fast path: a token has at least one character
-        return True
-    measure, state = Measure(recalled.home.counter, cache=recalled.rendered), recalled.state
-    front = measure.text("\n".join((recalled.system, *state.pinned_facts, state.summary)))
-    front += 0 if terms is None else measure.tools(terms.tools)
-    turns = measure.turns(shown_turns(earlier, turn, cache=recalled.rendered))
-    return front + turns + measure.message(turn.user_message) <= limit
+    async def _state_and_earlier_turns(self, running: RunningTurn) -> tuple[State, list[Turn], RenderCache]:
+        """Read the state and the turns that its summary does not cover; with ``only_last`` just the turns that were
+        sent.
+        """
+        terms = running.asked.terms
+        if terms is None or terms.only_last is None:
+            return await self._read_earlier_turns(running)
+        state, turns, rendered = await self._read_earlier_turns(running, 0)
+        earlier = [turn for turn in turns if turn.phase is not Phase.FAILED]
+        sent = earlier[max(0, len(earlier) - terms.only_last) :]
+        covers = sent[0].turn_seq - 1 if sent else running.turn.turn_seq - 1
+        return replace(state, covers_turn_seq=covers, summary="", pinned_facts=()), sent, rendered
 
+    async def _read_earlier_turns(
+        self, running: RunningTurn, after: int | None = None
+    ) -> tuple[State, list[Turn], RenderCache]:
+        """Read the state and the turns after it, or after another one.
 
-async def recall(parts: Parts, running: RunningTurn, session: Session | None = None) -> PriorContext:
-    """Read the context of a turn; ``session`` avoids reading the session again."""
-    turn, missing = running.turn, list[LeftOut]()
-    running.session = session = session or await session_of(parts.store, turn)
-    state, earlier, rendered = await state_and_earlier_turns(parts, running)
-    running.before = turns_for_index(turn, earlier)
-    last, home = await previous_request(parts, session, earlier, turn)
-    only_sent = running.asked.terms is not None and running.asked.terms.only_last is not None
-    known = await run_if_enabled(
-        running.asked.use_memory, "memory", missing, lambda: known_to(parts.store.memories, parts.setup, session, turn)
-    )
-    recalled = PriorContext(
-        session=session,
-        state=state,
-        earlier=earlier,
-        rendered=rendered,
-        last=last,
-        home=parts.choice.home_of(running.asked, session.owner, home),
-        branch_model=home,
-        memories="" if known is None else known.text,
-        known=known,
-        missing=missing,
-        opening=() if only_sent else await task_opening(parts, turn, state, earlier),
-        has_more=await has_more(parts, turn, state, earlier),
-        terms=running.asked.terms,
-        continues_task=continues_task(turn.user_message),
-    )
-    if (unread := recalled.unread(turn)) is not None:
-        reason = "larger than the model's window; not folded yet"
-        missing.insert(0, LeftOut(what=f"turns {unread[0]}–{unread[1]}", reason=reason))
-    return recalled
+        Wait for those that are still running on the parent branch, unless the turn is cancelled.
+        """
+        room = self._largest_window() * FAR_TOO_MANY
+        while True:
+            news = self.turn_ends.listen()
+            place = running.turn
+            read = self.caches.turns.read(place.branch_id, after=after, before=place.turn_seq, room=room)
+            state, turns, rendered = await read
+            if running.cancelled.is_set() or not any(turn.phase in UNFINISHED for turn in turns):
+                return state, turns, rendered
+            with suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), POLL_SECONDS)
 
+    async def _previous_request(
+        self, session: Session, earlier: list[Turn], turn: Turn
+    ) -> tuple[PreviousFront | None, str | None]:
+        """Return the previous request of the lineage with its front, and the model that the branch stays with.
 
-async def state_and_earlier_turns(parts: Parts, running: RunningTurn) -> tuple[State, list[Turn], RenderCache]:
-    """Read the state and the turns that its summary does not cover; with ``only_last`` just the turns that were
-    sent.
-    """
-    terms = running.asked.terms
-    if terms is None or terms.only_last is None:
-        return await read_earlier_turns(parts, running)
-    state, turns, rendered = await read_earlier_turns(parts, running, 0)
-    earlier = [turn for turn in turns if turn.phase is not Phase.FAILED]
-    sent = earlier[max(0, len(earlier) - terms.only_last) :]
-    covers = sent[0].turn_seq - 1 if sent else running.turn.turn_seq - 1
-    return replace(state, covers_turn_seq=covers, summary="", pinned_facts=()), sent, rendered
+        Turns without a request are skipped; the route of a failed turn does not determine the model.
+        """
+        before: Sequence[Turn] = earlier
+        if not earlier and turn.turn_seq > 1:
+            before = await self.store.turns.history(turn.branch_id, limit=NEAR, before=turn.turn_seq)
+        last, home = None, None
+        for newest in reversed(before[-NEAR:]):
+            known = self.caches.answered.get(newest.id)
+            plan = await self.store.turns.plan(newest.id) if known is None else known.plan
+            if plan is None:
+                continue
+            self.choice.models.recall_window(plan)
+            if home is None and plan.route is not None and newest.outcome != "failed":
+                home = plan.route.home
+            text = await self.caches.texts.read(plan.front) if plan.front and last is None else None
+            if text is not None:
+                silence, there = now() - newest.updated_at, newest.branch_id == turn.branch_id
+                kept = await written_out(self.store.memories, session.owner, loads(Front, text))
+                since = await corrected(self.store.memories, self.setup, session, turn.branch_id, kept.front)
+                last = PreviousFront(
+                    front=kept.front,
+                    plan=plan,
+                    silence=silence,
+                    same_branch=there,
+                    removed=bool(kept.removed) or since.is_unfounded,
+                    corrections=since.corrections,
+                )
+            if last is not None and newest.outcome != "failed":
+                break
+        return last, home
 
-
-async def task_opening(parts: Parts, turn: Turn, state: State, earlier: list[Turn]) -> tuple[Turn, ...]:
-    """If the first shown turn continues a task, read the turn that opened it and the last turn that is not shown."""
-    first = earlier[0] if earlier else turn
-    if not state.covers_turn_seq or not continues_task(first.user_message):
+    async def _task_opening(self, turn: Turn, state: State, earlier: list[Turn]) -> tuple[Turn, ...]:
+        """If the first shown turn continues a task, read the turn that opened it and the last hidden turn."""
+        first = earlier[0] if earlier else turn
+        if not state.covers_turn_seq or not continues_task(first.user_message):
+            return ()
+        last, before = list[Turn](), first.turn_seq
+        while page := await self.store.turns.history(turn.branch_id, limit=NEAR, before=before):
+            usable = [one for one in page if one.phase is not Phase.FAILED]
+            last = last or usable[-1:]
+            opening = next((one for one in reversed(usable) if is_by_a_person((one.user_message,))), None)
+            if opening is not None:
+                return tuple({one.id: one for one in (opening, *last)}.values())
+            before = page[0].turn_seq
         return ()
-    last, before = list[Turn](), first.turn_seq
-    while page := await parts.store.turns.history(turn.branch_id, limit=NEAR, before=before):
-        usable = [one for one in page if one.phase is not Phase.FAILED]
-        last = last or usable[-1:]
-        opening = next((one for one in reversed(usable) if is_by_a_person((one.user_message,))), None)
-        if opening is not None:
-            return tuple({one.id: one for one in (opening, *last)}.values())
-        before = page[0].turn_seq
-    return ()
 
+    async def _has_more(self, turn: Turn, state: State, earlier: list[Turn]) -> bool:
+        """Return whether the branch has turns that the summary does not cover and that were not read."""
+        first, covers = earlier[0].turn_seq if earlier else turn.turn_seq, state.covers_turn_seq
+        return bool(await read_back(self.store.turns, turn.branch_id, after=covers, before=first, room=1))
 
-async def has_more(parts: Parts, turn: Turn, state: State, earlier: list[Turn]) -> bool:
-    """Return whether the branch has turns that the summary does not cover and that were not read."""
-    first, covers = earlier[0].turn_seq if earlier else turn.turn_seq, state.covers_turn_seq
-    return bool(await read_back(parts.store.turns, turn.branch_id, after=covers, before=first, room=1))
+    def _largest_window(self) -> int:
+        """Return the largest context window of all models."""
+        return max(model.abilities.context_limit for model in self.choice.models.by_name.values())
 
 
 def turns_for_index(turn: Turn, earlier: Sequence[Turn]) -> Sequence[Turn] | None:
@@ -394,129 +428,3 @@ async def session_of(store: Store, turn: Turn) -> Session:
     if session is None:
         raise NotFound(f"There is no conversation {turn.session_id} any more.")
     return session
-
-
-def largest_window(parts: Parts) -> int:
-    """Return the largest context window of all models."""
-    return max(model.abilities.context_limit for model in parts.models.by_name.values())
-
-
-async def read_earlier_turns(
-    parts: Parts, running: RunningTurn, after: int | None = None
-) -> tuple[State, list[Turn], RenderCache]:
-    """Read the state and the turns after it, or after another one.
-
-    Wait for those that are still running on the parent branch, unless the turn is cancelled.
-    """
-    room = largest_window(parts) * FAR_TOO_MANY
-    while True:
-        news = parts.branches.listen()
-        place = running.turn
-        read = parts.caches.turns.read(place.branch_id, after=after, before=place.turn_seq, room=room)
-        state, turns, rendered = await read
-        if running.cancelled.is_set() or not any(turn.phase in UNFINISHED for turn in turns):
-            return state, turns, rendered
-        with suppress(TimeoutError):
-            await asyncio.wait_for(news.wait(), 5 * parts.look_seconds)
-
-
-async def previous_request(
-    parts: Parts, session: Session, earlier: list[Turn], turn: Turn
-) -> tuple[PreviousFront | None, str | None]:
-    """Return the previous request of the lineage with its front, and the model that the branch stays with.
-
-    Turns without a request are skipped; the route of a failed turn does not determine the model.
-    """
-    before: Sequence[Turn] = earlier
-    if not earlier and turn.turn_seq > 1:
-        before = await parts.store.turns.history(turn.branch_id, limit=NEAR, before=turn.turn_seq)
-    last, home = None, None
-    for newest in reversed(before[-NEAR:]):
-        known = parts.caches.answered.get(newest.id)
-        plan = await parts.store.turns.plan(newest.id) if known is None else known.plan
-        if plan is None:
-            continue
-        parts.models.recall_window(plan)
-        if home is None and plan.route is not None and newest.outcome != "failed":
-            home = plan.route.home
-        text = await parts.caches.texts.read(plan.front) if plan.front and last is None else None
-        if text is not None:
-            silence, there = now() - newest.updated_at, newest.branch_id == turn.branch_id
-            kept = await written_out(parts.store.memories, session.owner, loads(Front, text))
-            since = await corrected(parts.store.memories, parts.setup, session, turn.branch_id, kept.front)
-            last = PreviousFront(
-                front=kept.front,
-                plan=plan,
-                silence=silence,
-                same_branch=there,
-                removed=bool(kept.removed) or since.is_unfounded,
-                corrections=since.corrections,
-            )
-        if last is not None and newest.outcome != "failed":
-            break
-    return last, home
-
-
-async def retrieve(
-    parts: Parts, running: RunningTurn, recalled: PriorContext, explicit: str | None, terms: tuple[str, ...] = ()
-) -> tuple[Artifact, ...]:
-    """Return the attachments, then the relevant earlier passages, then those of other conversations.
-
-    The budget is that of the branch's model; a fallback model may get fewer of them.
-    """
-    turn, missing = running.turn, recalled.missing
-    if recalled.is_as_sent or (recalled.terms is not None and recalled.continues_task):
-        return ()
-    attached = await attachments(parts.store, turn.session_id, running.asked.attach)
-    budget = recalled.home.budget(parts.setup.ceilings)
-    need = Need(
-        turn=turn,
-        explicit=explicit,
-        first_shown=max(recalled.first_shown(turn), recalled.lines_to + 1),
-        room=budget.retrieval_budget - sum(artifact.tokens for artifact in attached),
-        window=budget.model_limit,
-        attached=running.asked.attach,
-        terms=terms,
-    )
-    found = await run_optional("retrieval", missing, lambda: retrieved_artifacts(parts, need, missing)) or ()
-    from contextinfinity.engine.history_search import passages_elsewhere  # circular import
-
-    return (*attached, *found, *await passages_elsewhere(parts, recalled, need, missing))
-
-
-async def retrieved_artifacts(parts: Parts, need: Need, missing: list[LeftOut]) -> tuple[Artifact, ...]:
-    """Retrieve relevant earlier passages; return none while the whole conversation is shown verbatim."""
-    if (found := parts.setup.helpers.retrieve) is not None:
-        return tuple(sorted(await found(need.turn, need.explicit), key=lambda artifact: -artifact.score))
-    if parts.setup.retrieval is None or need.first_shown <= 1 or need.room <= 0:
-        return ()
-    from contextinfinity.engine.history_search import retrieve_passages  # slow to import: word lists
-
-    return await retrieve_passages(parts, need, missing)
-
-
-async def run_if_enabled(is_so: bool, stage: str, missing: list[LeftOut], work: Callable[[], Awaitable[T]]) -> T | None:
-    """Run an optional stage, unless the caller disabled it; either way ``missing`` records an omission."""
-    if is_so:
-        return await run_optional(stage, missing, work)
-    missing.append(LeftOut(what=stage, reason="it was not requested"))
-    return None
-
-
-log = logging.getLogger(__name__)
-
-
-def describe_error(error: Exception) -> str:
-    """Describe an error, including those without a message."""
-    return "it took too long" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
-
-
-async def run_optional(stage: str, missing: list[LeftOut], work: Callable[[], Awaitable[T]]) -> T | None:
-    """Run an optional stage; on failure return None and record it in ``missing``."""
-    try:
-        return await work()
-    except Exception as error:  # any failure: the request is sent without the stage
-        log.warning("%s failed, the request goes on without it: %s", stage, describe_error(error), exc_info=True)
-        count("stages_left_out")
-        missing.append(LeftOut(what=stage, reason=f"it failed: {describe_error(error)}"[:200]))
-        return None

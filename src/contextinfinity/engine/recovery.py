@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -31,7 +31,7 @@ from contextinfinity.domain.message import (
 from contextinfinity.domain.prompt import Finished
 from contextinfinity.domain.turn import Cancelled, Incomplete, Phase, Problem, Step, StepEnd, Turn, TurnEnd
 from contextinfinity.domain.turn import Failed as StepFailed
-from contextinfinity.engine.respond import completed_end, with_shown
+from contextinfinity.engine.finaliser import completed_end, with_shown
 from contextinfinity.engine.step import INTERRUPTED
 from contextinfinity.errors import LedgerError, Refused, TurnLost, WrongPhase
 from contextinfinity.storage.contract import Store
@@ -87,14 +87,20 @@ class Recovery:
         turn = await self.store.turns.get(turn_id)
         if turn is None:
             return 0
-        end, is_final = await self.reconstruct(turn)
-        settle_turn = self.store.turns.finalise if is_final else self.store.turns.fail
         with suppress(TurnLost, WrongPhase):  # another worker was faster
-            await settle_turn(turn.id, self.worker, end)
+            await self.end_turn(turn)
             return 1
         return 0
 
-    async def reconstruct(self, turn: Turn, why: Problem = INTERRUPTED) -> tuple[TurnEnd, bool]:
+    async def end_turn(
+        self, turn: Turn, why: Problem = INTERRUPTED, noted: Callable[[TurnEnd], TurnEnd] | None = None
+    ) -> Turn:
+        """End a turn of this worker with what its journal holds; ``noted`` adds the metadata of a running turn."""
+        end, is_final = await self._reconstruct(turn, why)
+        settle = self.store.turns.finalise if is_final else self.store.turns.fail
+        return await settle(turn.id, self.worker, end if noted is None else noted(end))
+
+    async def _reconstruct(self, turn: Turn, why: Problem) -> tuple[TurnEnd, bool]:
         """Reconstruct the end of a turn from the journal of its last step; return (end, whether it is final).
 
         ``why`` is the error to record if the journal contains none.

@@ -7,47 +7,40 @@ cancels or the stream breaks off, the journal is ended and the turn is made fina
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import StepId
 from contextinfinity.domain.job import Job
-from contextinfinity.domain.message import AssistantItem, ImageBlock, Json, Message, ToolOutputItem, blocks_of, say
+from contextinfinity.domain.message import ImageBlock, Json, Message, ToolOutputItem
 from contextinfinity.domain.plan import Plan, Route
-from contextinfinity.domain.prompt import Finished, Retry
+from contextinfinity.domain.prompt import Retry
 from contextinfinity.domain.turn import (
-    Cancelled,
-    Completed,
     Failed,
-    Incomplete,
-    Paused,
     Problem,
     StepEnd,
-    StepOutcome,
-    TurnEnd,
-    TurnOutcome,
 )
-from contextinfinity.engine.engine_setup import Parts
-from contextinfinity.engine.model_choice import Model, chat_notes, has
+from contextinfinity.engine.engine_setup import Setup
+from contextinfinity.engine.finaliser import Finaliser, end_step, unfinished
+from contextinfinity.engine.model_choice import Model, ModelChoice, chat_notes, has
 from contextinfinity.engine.prompt_material import Prepared, PromptMaterial, keep, prepare
 from contextinfinity.engine.recall import PriorContext
 from contextinfinity.engine.running_turn import RunningTurn, Terms
-from contextinfinity.engine.step import INTERRUPTED, StepProgress, ask, problem_of, run_tools, take
+from contextinfinity.engine.step import StepProgress, StepRunner, problem_of, run_tools, take
 from contextinfinity.engine.turn_cache import TextCache
-from contextinfinity.errors import LedgerAway, LedgerClosed, LedgerError, ProviderError
+from contextinfinity.errors import LedgerAway, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled, assemble
+from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.prompt.prompt_sections import Sections, render_rounds
 from contextinfinity.prompt.tasks import continues_task
-from contextinfinity.telemetry.counters import note_step, timed
+from contextinfinity.storage.contract import Store
+from contextinfinity.telemetry.counters import timed
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -65,14 +58,6 @@ ANY_SIZE = 2**62
 SMALLER = 75
 """The size of the next prompt after a rejection, in percent of the rejected one."""
 
-OUTCOMES: dict[type[StepOutcome], TurnOutcome] = {
-    Completed: "completed",
-    Incomplete: "incomplete",
-    Paused: "paused",
-    Failed: "failed",
-    Cancelled: "cancelled",
-}
-
 
 @dataclass(kw_only=True)
 class Attempt:
@@ -87,14 +72,14 @@ class Attempt:
     terms: Terms | None = None
     rejections: int = 0
 
-    def refit(self, parts: Parts, rejected: int | None = None) -> None:
+    def refit(self, ceilings: Ceilings, rejected: int | None = None) -> None:
         """Fit later prompts into the model's currently known window, and below ``rejected`` tokens if given.
 
         The last retry uses the minimum: everything that can be omitted from the prompt is omitted.
         """
         if self.terms is not None and self.terms.only_last is not None:
             return
-        budget = self.model.budget(parts.setup.ceilings, self.terms)
+        budget = self.model.budget(ceilings, self.terms)
         frame = replace(self.prepared.frame, budget=budget, rejected=rejected)
         self.prepared = dataclasses.replace(self.prepared, frame=frame)
         self.limit = budget.input_limit
@@ -134,78 +119,147 @@ def _in_short(reason: str) -> str:
     return " ".join([*others, last])
 
 
-async def respond(parts: Parts, running: RunningTurn, material: PromptMaterial, route: Route) -> None:
-    """Call the model until the answer is complete, with fallbacks and the tool loop, and make the answer final.
-
-    A ``ProviderError`` before the first request is raised if there is no fallback.
-    """
-    attempt = await begin(parts, running, material, route)
-    closes: StepEnd | None = None
-    inputs: tuple[ToolOutputItem, ...] = ()
-    while True:
-        try:
-            assembled = attempt.assemble_within_limit(parts.caches.texts)
-            if not running.steps and await folding_is_behind(parts, running, assembled):
-                attempt.prepared = with_fewer_turns(attempt.prepared)
-                assembled = attempt.assemble_within_limit(parts.caches.texts)
-            if assembled.plan.shrink_steps:
-                log.info("turn %s: the prompt was shrunk: %s", running.turn.id, "; ".join(assembled.plan.shrink_steps))
-            if closes is not None:
-                await parts.setup.dollars.check(parts.store, material.recalled.session.owner, closes.usage.cost)
-            progress = await ask(parts, running, attempt.model, assembled, closes, inputs)
-        except ProviderError as error:  # raised before anything was sent
-            other = fallback_route(parts, running, attempt, problem_of(error))
-            if other is None:
-                note_upstream(running, error.upstream)
-                raise
-            attempt = await begin(parts, running, material, other)
-            continue
-        learn(attempt.model, assembled, progress)
-        if attempt.rejections < SIZE_RETRIES and too_large(progress):
-            attempt.refit(parts, rejected=assembled.tokens)
-            await announce(parts, running, progress, attempt.rejections, TOO_LARGE)
-            closes, inputs = end_step(running, progress), ()
-        elif (other := failed(parts, running, attempt, progress)) is not None:
-            await announce(parts, running, progress, 1, other.reason)
-            closes, inputs = end_step(running, progress), ()
-            attempt = await begin(parts, running, material, other)
-        elif await run_tools(parts.setup.tools, running, progress):
-            running.has_spoken = running.has_spoken or bool(progress.pieces)
-            running.tools_ran = bool(progress.outputs) or (running.tools_ran and not progress.pieces)
-            attempt.refit(parts)
-            closes, inputs = end_step(running, progress), tuple(progress.outputs)
-            attempt.sections = replace(attempt.sections, rounds=(*attempt.sections.rounds, *step_messages(progress)))
-        else:
-            break
-    running.notes |= chat_notes(material.recalled.session, route, assembled.plan.artifacts_shown)
-    note_upstream(running, progress.upstream if progress.problem is not None else {})
-    await end(parts, running, progress)
-    await fold_if_due(parts, running, material, attempt, assembled)
-    if progress.interrupted:
-        raise progress.interrupted
-
-
-async def begin(parts: Parts, running: RunningTurn, material: PromptMaterial, route: Route) -> Attempt:
-    """Prepare an attempt with the route's model."""
-    model = parts.models.named(route.model)
-    prepared = await prepare(parts, running, material, model)
-    attempt = Attempt(
-        model=model,
-        route=route,
-        prepared=prepared,
-        sections=prepared.sections,
-        limit=prepared.frame.budget.input_limit,
-        terms=running.asked.terms,
-    )
-    if attempt.terms is not None and attempt.terms.only_last is not None:  # sent unchanged, without size retries
-        attempt.limit, attempt.rejections = ANY_SIZE, SIZE_RETRIES
-    return attempt
-
-
 def note_upstream(running: RunningTurn, upstream: Mapping[str, Json]) -> None:
     """Store the vendor's error in the turn's metadata, for clients that speak the vendor's API."""
     if running.asked.terms is not None and upstream:
         running.notes[UPSTREAM] = dict(upstream)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Responder:
+    """Gets answers from models."""
+
+    store: Store
+    setup: Setup
+    choice: ModelChoice
+    texts: TextCache
+    steps: StepRunner
+    finaliser: Finaliser
+
+    async def respond(self, running: RunningTurn, material: PromptMaterial) -> None:
+        """Choose a model, call it until the answer is complete (fallbacks, tool loop), and make the answer final.
+
+        A ``ProviderError`` before the first request is raised if there is no fallback.
+        """
+        route = self.choice.choose(running.turn, running.asked, material)
+        attempt = await self._begin(running, material, route)
+        closes: StepEnd | None = None
+        inputs: tuple[ToolOutputItem, ...] = ()
+        while True:
+            try:
+                assembled = attempt.assemble_within_limit(self.texts)
+                if not running.steps and await self._folding_is_behind(running, assembled):
+                    attempt.prepared = with_fewer_turns(attempt.prepared)
+                    assembled = attempt.assemble_within_limit(self.texts)
+                if assembled.plan.shrink_steps:
+                    log.info(
+                        "turn %s: the prompt was shrunk: %s", running.turn.id, "; ".join(assembled.plan.shrink_steps)
+                    )
+                if closes is not None:
+                    await self.setup.dollars.check(self.store, material.recalled.session.owner, closes.usage.cost)
+                progress = await self.steps.ask(running, attempt.model, assembled, closes, inputs)
+            except ProviderError as error:  # raised before anything was sent
+                other = self._fallback_route(running, attempt, problem_of(error))
+                if other is None:
+                    note_upstream(running, error.upstream)
+                    raise
+                attempt = await self._begin(running, material, other)
+                continue
+            learn(attempt.model, assembled, progress)
+            if attempt.rejections < SIZE_RETRIES and too_large(progress):
+                attempt.refit(self.setup.ceilings, rejected=assembled.tokens)
+                await self._announce(running, progress, attempt.rejections, TOO_LARGE)
+                closes, inputs = end_step(running, progress), ()
+            elif (other := self._failed(running, attempt, progress)) is not None:
+                await self._announce(running, progress, 1, other.reason)
+                closes, inputs = end_step(running, progress), ()
+                attempt = await self._begin(running, material, other)
+            elif await run_tools(self.setup.tools, running, progress):
+                running.has_spoken = running.has_spoken or bool(progress.pieces)
+                running.tools_ran = bool(progress.outputs) or (running.tools_ran and not progress.pieces)
+                attempt.refit(self.setup.ceilings)
+                closes, inputs = end_step(running, progress), tuple(progress.outputs)
+                attempt.sections = replace(
+                    attempt.sections, rounds=(*attempt.sections.rounds, *step_messages(progress))
+                )
+            else:
+                break
+        running.notes |= chat_notes(material.recalled.session, route, assembled.plan.artifacts_shown)
+        note_upstream(running, progress.upstream if progress.problem is not None else {})
+        await self.finaliser.end(running, progress)
+        await self._fold_if_due(running, material, attempt, assembled)
+        if progress.interrupted:
+            raise progress.interrupted
+
+    async def _begin(self, running: RunningTurn, material: PromptMaterial, route: Route) -> Attempt:
+        """Prepare an attempt with the route's model."""
+        model = self.choice.models.named(route.model)
+        prepared = await prepare(self.setup, self.texts, self.store.turns, running, material, model)
+        attempt = Attempt(
+            model=model,
+            route=route,
+            prepared=prepared,
+            sections=prepared.sections,
+            limit=prepared.frame.budget.input_limit,
+            terms=running.asked.terms,
+        )
+        if attempt.terms is not None and attempt.terms.only_last is not None:  # sent unchanged, without size retries
+            attempt.limit, attempt.rejections = ANY_SIZE, SIZE_RETRIES
+        return attempt
+
+    def _failed(self, running: RunningTurn, attempt: Attempt, progress: StepProgress) -> Route | None:
+        """Return the fallback route if the model failed before any text was shown; None if there is none."""
+        if progress.finished is not None and not isinstance(progress.finished.outcome, Failed):
+            self.choice.models.away.forget(attempt.model.name)
+            return None
+        if progress.text.strip() or progress.interrupted:
+            return None
+        return self._fallback_route(running, attempt, progress.problem or unfinished(progress))
+
+    def _fallback_route(self, running: RunningTurn, attempt: Attempt, problem: Problem) -> Route | None:
+        """Return the fallback route after a problem.
+
+        None after tool calls, because reasoning blocks are model-specific, and after a cancellation.
+        """
+        if running.rounds or running.cancelled.is_set():
+            return None
+        return self.choice.next_fallback(attempt.route, attempt.model, problem)
+
+    async def _folding_is_behind(self, running: RunningTurn, assembled: Assembled) -> bool:
+        """Return whether the earlier turns exceed twice the trigger because folding failed."""
+        budget = assembled.plan.budget
+        turns = sum(section.tokens for section in assembled.plan.sections if section.name == "turns")
+        if budget is None or turns <= 2 * budget.fold_trigger or not self.setup.folds:
+            return False
+        jobs: Sequence[Job] = ()
+        with suppress(LedgerAway):  # checked again with the next message
+            jobs = await self.store.jobs.list(branch_id=running.turn.branch_id)
+        return any(job.job_type == "fold_branch" and job.last_error is not None for job in jobs)
+
+    async def _fold_if_due(
+        self, running: RunningTurn, material: PromptMaterial, attempt: Attempt, assembled: Assembled
+    ) -> None:
+        """Queue a fold if the verbatim part exceeds the trigger of the branch's model, or was shortened for it.
+
+        The fold runs after a delay, in the background. Cuts for another model with a smaller window are no reason to
+        fold.
+        """
+        plan, home = assembled.plan, material.recalled.home
+        if running.asked.terms is not None:
+            if lines_are_many(plan, material.recalled):
+                with suppress(LedgerError):
+                    await self.store.jobs.enqueue("fold_branch", running.turn.branch_id, after=self.setup.fold_pause)
+            return
+        verbatim = sum(section.tokens for section in plan.sections if section.name in ("turns", "message", "steps"))
+        shortened = attempt.model is home and plan.shrunk is not None and plan.shrunk.touches_front
+        if shortened or verbatim > home.budget(self.setup.ceilings).fold_trigger:
+            with suppress(LedgerError):
+                await self.store.jobs.enqueue("fold_branch", running.turn.branch_id, after=self.setup.fold_pause)
+
+    async def _announce(self, running: RunningTurn, progress: StepProgress, attempt: int, reason: str) -> None:
+        """Write a retry event to the journal, so that watchers see that the prompt is sent again and why."""
+        running.journal = running.journal or self.steps.journals.open(progress.step.id, progress.step.provider)
+        take(Retry(attempt=attempt, reason=reason, wait_seconds=0), progress, running.journal)
 
 
 def learn(model: Model, assembled: Assembled, progress: StepProgress) -> None:
@@ -217,63 +271,10 @@ def learn(model: Model, assembled: Assembled, progress: StepProgress) -> None:
         model.learn_window(tokens, progress.max_output_tokens, progress.window)
 
 
-def failed(parts: Parts, running: RunningTurn, attempt: Attempt, progress: StepProgress) -> Route | None:
-    """Return the fallback route if the model failed before any text was shown; None if there is none."""
-    if progress.finished is not None and not isinstance(progress.finished.outcome, Failed):
-        parts.models.away.forget(attempt.model.name)
-        return None
-    if progress.text.strip() or progress.interrupted:
-        return None
-    return fallback_route(parts, running, attempt, progress.problem or _unfinished(progress))
-
-
-def fallback_route(parts: Parts, running: RunningTurn, attempt: Attempt, problem: Problem) -> Route | None:
-    """Return the fallback route after a problem.
-
-    None after tool calls, because reasoning blocks are model-specific, and after a cancellation.
-    """
-    if running.rounds or running.cancelled.is_set():
-        return None
-    return parts.choice.next_fallback(attempt.route, attempt.model, problem)
-
-
-async def folding_is_behind(parts: Parts, running: RunningTurn, assembled: Assembled) -> bool:
-    """Return whether the earlier turns exceed twice the trigger because folding failed."""
-    budget = assembled.plan.budget
-    turns = sum(section.tokens for section in assembled.plan.sections if section.name == "turns")
-    if budget is None or turns <= 2 * budget.fold_trigger or not parts.setup.folds:
-        return False
-    jobs: Sequence[Job] = ()
-    with suppress(LedgerAway):  # checked again with the next message
-        jobs = await parts.store.jobs.list(branch_id=running.turn.branch_id)
-    return any(job.job_type == "fold_branch" and job.last_error is not None for job in jobs)
-
-
 def with_fewer_turns(prepared: Prepared) -> Prepared:
     """Limit the earlier turns to twice the trigger; the oldest are shortened to lines."""
     most = 2 * prepared.frame.budget.fold_trigger
     return dataclasses.replace(prepared, frame=replace(prepared.frame, most_turns=most))
-
-
-async def fold_if_due(
-    parts: Parts, running: RunningTurn, material: PromptMaterial, attempt: Attempt, assembled: Assembled
-) -> None:
-    """Queue a fold if the verbatim part exceeds the trigger of the branch's model, or was shortened for it.
-
-    The fold runs after a delay, in the background. Cuts for another model with a smaller window are no reason to
-    fold.
-    """
-    plan, home = assembled.plan, material.recalled.home
-    if running.asked.terms is not None:
-        if lines_are_many(plan, material.recalled):
-            with suppress(LedgerError):
-                await parts.store.jobs.enqueue("fold_branch", running.turn.branch_id, after=parts.setup.fold_pause)
-        return
-    verbatim = sum(section.tokens for section in plan.sections if section.name in ("turns", "message", "steps"))
-    shortened = attempt.model is home and plan.shrunk is not None and plan.shrunk.touches_front
-    if shortened or verbatim > home.budget(parts.setup.ceilings).fold_trigger:
-        with suppress(LedgerError):
-            await parts.store.jobs.enqueue("fold_branch", running.turn.branch_id, after=parts.setup.fold_pause)
 
 
 def lines_are_many(plan: Plan, recalled: PriorContext) -> bool:
@@ -297,121 +298,3 @@ def step_messages(progress: StepProgress) -> tuple[Message, ...]:
     """Return the messages that a step adds to the next prompt: text, reasoning, tool calls and their results."""
     items = progress.finished.items if progress.finished else ()
     return render_rounds((*items, *progress.outputs), running=True)
-
-
-async def announce(parts: Parts, running: RunningTurn, progress: StepProgress, attempt: int, reason: str) -> None:
-    """Write a retry event to the journal, so that watchers see that the prompt is sent again and why."""
-    running.journal = running.journal or parts.journals.open(progress.step.id, progress.step.provider)
-    take(Retry(attempt=attempt, reason=reason, wait_seconds=0), progress, running.journal)
-
-
-def end_step(running: RunningTurn, progress: StepProgress) -> StepEnd:
-    """End the journal of a step that is followed by another one, and return the step's end."""
-    finished = progress.finished
-    went_well = finished is not None and not isinstance(finished.outcome, Failed)
-    ended = completed_end(finished, progress.step.id) if finished and went_well else end_of_attempt(running, progress)
-    step = end_journal(running, ended).step
-    note_step(progress.step, step)
-    assert step is not None  # noqa: S101 - both branches above set it
-    return step
-
-
-async def end(parts: Parts, running: RunningTurn, progress: StepProgress) -> None:
-    """End the journal, then finalise the turn or mark it as failed."""
-    ended = running.noted(end_journal(running, end_of_attempt(running, progress)))
-    note_step(progress.step, ended.step)
-    if final(ended):
-        await finalise(parts, running, ended)
-    else:
-        running.move(await retry_write(lambda: parts.store.turns.fail(running.turn.id, parts.worker, ended)))
-
-
-async def finalise(parts: Parts, running: RunningTurn, ended: TurnEnd) -> None:
-    """Make the answer final (TX-A), claim the job that commits the turn, and hand it to the job runner."""
-    turns, run_job = parts.store.turns, parts.run_job
-    if run_job is None:
-        turn = await retry_write(lambda: turns.finalise(running.turn.id, parts.worker, ended))
-    else:
-        turn, job = await retry_write(lambda: turns.finalise_and_claim(running.turn.id, parts.worker, ended))
-        if (answered := running.answered(turn, ended)) is not None:
-            parts.caches.answered.keep(answered)
-        if job is not None:
-            run_job(job)
-    running.move(turn)
-
-
-def end_journal(running: RunningTurn, ended: TurnEnd) -> TurnEnd:
-    """End the journal of the step; return the turn's end with the number of bytes shown."""
-    if (journal := running.journal) is None:
-        return ended
-    with suppress(LedgerError):  # the following transaction stores the text anyway
-        journal.finish({"outcome": ended.outcome, "error": msgspec.to_builtins(ended.error)})
-    return with_shown(ended, journal.displayed)
-
-
-def end_of_attempt(running: RunningTurn, progress: StepProgress) -> TurnEnd:
-    """Return the end of a turn from the progress of its last step."""
-    if progress.finished is not None and not isinstance(progress.finished.outcome, Failed):
-        ended = completed_end(progress.finished, progress.step.id, progress.outputs)
-        if (problem := progress.problem) is not None:
-            return replace(ended, outcome="incomplete" if problem == INTERRUPTED else "failed", error=problem)
-        return replace(ended, outcome="cancelled") if progress.stopped else ended
-    answer = say("assistant", progress.text) if progress.pieces else None
-    items = (AssistantItem(blocks=answer.blocks),) if answer else ()
-    step = StepEnd(step_id=progress.step.id, outcome=Cancelled(), items=items)
-    if running.cancelled.is_set():
-        return TurnEnd(outcome="cancelled", answer=answer, step=step)
-    problem = progress.problem or _unfinished(progress)
-    failed = Failed(code=problem.code, message=problem.message)
-    return TurnEnd(
-        outcome="incomplete" if answer or running.has_spoken else "failed",
-        answer=answer,
-        error=problem,
-        step=replace(step, outcome=Incomplete(reason=problem.code) if answer else failed),
-    )
-
-
-def completed_end(finished: Finished, step_id: StepId, outputs: Sequence[ToolOutputItem] = ()) -> TurnEnd:
-    """Return the end of a turn from the provider's final event and the outputs of its tools."""
-    items = (*finished.items, *outputs)
-    blocks = blocks_of(items)
-    response = None if finished.response is None else finished.response.encode()
-    return TurnEnd(
-        outcome=OUTCOMES[type(finished.outcome)],
-        answer=Message(role="assistant", blocks=blocks) if blocks else None,
-        step=StepEnd(step_id=step_id, outcome=finished.outcome, items=items, usage=finished.usage, response=response),
-    )
-
-
-def _unfinished(progress: StepProgress) -> Problem:
-    if progress.finished is not None and isinstance(progress.finished.outcome, Failed):
-        return Problem(code=progress.finished.outcome.code, message=progress.finished.outcome.message)
-    return INTERRUPTED
-
-
-def final(end: TurnEnd) -> bool:
-    """Return whether the answer is final: it was completed or cancelled, without an error."""
-    return end.error is None
-
-
-def with_shown(end: TurnEnd, shown: int) -> TurnEnd:
-    """Record how many bytes were shown; the transaction that stores them makes all of them durable."""
-    if end.step is None:
-        return end
-    return replace(end, step=replace(end.step, displayed_bytes=shown, durable_bytes=shown))
-
-
-async def retry_write(write: Callable[[], Awaitable[T]], pause: float = 0.1, longest: float = 5.0) -> T:
-    """Retry a write with back-off until it succeeds: an answer must not be lost to a disk that is full for a while.
-
-    ``LedgerClosed`` is raised at once.
-    """
-    while True:
-        try:
-            return await write()
-        except LedgerClosed:
-            raise
-        except LedgerError as error:
-            log.warning("the final state of a turn cannot be written yet: %s", error)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, longest)

@@ -122,6 +122,12 @@ def acting_owner(user_id: str | None, org_id: str | None) -> Owner | None:
     return None if user_id is None and org_id is None else Owner(user_id=user_id or "local", org_id=org_id or "")
 
 
+LOOK_SECONDS = 0.05
+"""The interval for retrying what another task of this process is about to change."""
+POLL_SECONDS = 5 * LOOK_SECONDS
+"""The polling interval for changes by other processes."""
+
+
 class TurnNotification:
     """A repeatable notification.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import new_id
+from contextinfinity.domain.ids import TurnId, WorkerId, new_id
 from contextinfinity.domain.message import Json, ToolCallItem, ToolOutputItem, ToolResultBlock
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import (
@@ -31,15 +31,17 @@ from contextinfinity.domain.prompt import (
     TextDelta,
 )
 from contextinfinity.domain.turn import PARAGRAPH, NewStep, Paused, Problem, StepEnd, Turn
-from contextinfinity.engine.engine_setup import Parts
 from contextinfinity.engine.image_content import with_pictures
 from contextinfinity.engine.model_choice import Model
-from contextinfinity.engine.running_turn import RunningTurn, Terms
+from contextinfinity.engine.running_turn import POLL_SECONDS, RunningTurn, Terms
+from contextinfinity.engine.turn_cache import TextCache
 from contextinfinity.errors import ContextInfinityError, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled
-from contextinfinity.prompt.redact import hidden_values
+from contextinfinity.prompt.redact import Redactor, hidden_values
 from contextinfinity.providers.contract import EncodedRequest
-from contextinfinity.storage.journal import CALL_PIECE, REASONING, Journal
+from contextinfinity.storage.contract import Store
+from contextinfinity.storage.journal import CALL_PIECE, REASONING, Journal, JournalFolder
+from contextinfinity.storage.ledger.turns import Turns
 from contextinfinity.telemetry.counters import count, note_latency, timed
 from contextinfinity.tools.toolbox import Toolbox
 
@@ -88,69 +90,104 @@ class StepProgress:
         return "".join(self.pieces)
 
 
-async def ask(
-    parts: Parts,
-    running: RunningTurn,
-    model: Model,
-    assembled: Assembled,
-    closes: StepEnd | None = None,
-    inputs: tuple[ToolOutputItem, ...] = (),
-) -> StepProgress:
-    """Call a model and read its stream to the end or until the turn is cancelled; failures are part of the result."""
-    request = await _request(parts, running, model, assembled)
-    written = model.provider.write(request)
-    if running.asked.terms is not None:
-        written = replace(written, may_retry=False)
-    step = NewStep(
-        id=new_id(),
-        step_index=len(running.steps),
-        provider=model.provider.name,
-        model_id=model.model_id,
-        plan=_accounted(parts, assembled, written),
-        inputs=inputs,
-        closes=closes,
-    )
-    progress = StepProgress(
-        step=step,
-        max_output_tokens=request.max_output_tokens,
-        new_paragraph=running.has_spoken and running.tools_ran,
-    )
-    opened = asyncio.create_task(_open(parts, running, step))
+@dataclass(frozen=True, kw_only=True)
+class StepRunner:
+    """Makes the provider calls of one worker's turns."""
 
-    async def show() -> Journal:
-        """Open the journal once the step is durable; watchers are notified."""
-        await asyncio.shield(opened)
-        running.journal = parts.journals.open(step.id, step.provider)
-        running.news.notify()
-        return running.journal
+    store: Store
+    journals: JournalFolder
+    texts: TextCache
+    worker: WorkerId
+    redactor: Redactor | None
 
-    running.journal = None
-    _, progress.interrupted = await until_done_or_cancelled(running, listen(model, written, progress, show))
-    await await_write(opened)
-    running.steps.append(step.id)
-    return progress
+    async def ask(
+        self,
+        running: RunningTurn,
+        model: Model,
+        assembled: Assembled,
+        closes: StepEnd | None = None,
+        inputs: tuple[ToolOutputItem, ...] = (),
+    ) -> StepProgress:
+        """Call a model and read its stream until it ends or the turn is cancelled; failures are part of the result."""
+        request = await self._request(running, model, assembled)
+        written = model.provider.write(request)
+        if running.asked.terms is not None:
+            written = replace(written, may_retry=False)
+        step = NewStep(
+            id=new_id(),
+            step_index=len(running.steps),
+            provider=model.provider.name,
+            model_id=model.model_id,
+            plan=self._accounted(assembled, written),
+            inputs=inputs,
+            closes=closes,
+        )
+        progress = StepProgress(
+            step=step,
+            max_output_tokens=request.max_output_tokens,
+            new_paragraph=running.has_spoken and running.tools_ran,
+        )
+        opened = asyncio.create_task(self._open(running, step))
 
+        async def show() -> Journal:
+            """Open the journal once the step is durable; watchers are notified."""
+            await asyncio.shield(opened)
+            running.journal = self.journals.open(step.id, step.provider)
+            running.news.notify()
+            return running.journal
 
-async def _request(parts: Parts, running: RunningTurn, model: Model, assembled: Assembled) -> ProviderRequest:
-    """Build the provider request."""
-    terms, prompt = running.asked.terms, assembled.prompt
-    return ProviderRequest(
-        model_id=model.model_id,
-        prompt=replace(prompt, messages=await with_pictures(parts.store.contents, prompt.messages)),
-        max_output_tokens=model.max_output_tokens if terms is None else longest(model, assembled.tokens, terms),
-        cache_key=running.turn.session_id,
-        options=model.options if terms is None else _options(parts, model, terms),
-    )
+        running.journal = None
+        _, progress.interrupted = await until_done_or_cancelled(running, listen(model, written, progress, show))
+        await await_write(opened)
+        running.steps.append(step.id)
+        return progress
 
+    async def _request(self, running: RunningTurn, model: Model, assembled: Assembled) -> ProviderRequest:
+        """Build the provider request."""
+        terms, prompt = running.asked.terms, assembled.prompt
+        return ProviderRequest(
+            model_id=model.model_id,
+            prompt=replace(prompt, messages=await with_pictures(self.store.contents, prompt.messages)),
+            max_output_tokens=model.max_output_tokens if terms is None else longest(model, assembled.tokens, terms),
+            cache_key=running.turn.session_id,
+            options=model.options if terms is None else self._options(model, terms),
+        )
 
-def _options(parts: Parts, model: Model, terms: Terms) -> Json:
-    """Return the options of a request; the answer that a client predicts is text, and is redacted as such."""
-    options, sent = model.options_for(terms), terms.params or {}
-    params = sent.get("params") or {}
-    if "prediction" not in params or SENT not in (options or {}):
-        return options
-    shown = hidden_values(params["prediction"], parts.setup.redactor)
-    return {**options, SENT: {**sent, "params": {**params, "prediction": shown}}}
+    def _options(self, model: Model, terms: Terms) -> Json:
+        """Return the options of a request; the answer that a client predicts is text, and is redacted as such."""
+        options, sent = model.options_for(terms), terms.params or {}
+        params = sent.get("params") or {}
+        if "prediction" not in params or SENT not in (options or {}):
+            return options
+        shown = hidden_values(params["prediction"], self.redactor)
+        return {**options, SENT: {**sent, "params": {**params, "prediction": shown}}}
+
+    async def _open(self, running: RunningTurn, step: NewStep) -> Turn:
+        """Record the step and the texts its plan refers to (TX-P), and notify watchers before the first token."""
+        plan = step.plan
+        texts = self.texts.unsaved(plan.front, plan.form, plan.redactions, *plan.workspace)
+        turn = await self.store.turns.open_step(running.turn.id, self.worker, replace(step, texts=texts))
+        self.texts.saved(texts)
+        running.opened.append(step)
+        running.move(turn)
+        return turn
+
+    def _accounted(self, assembled: Assembled, written: EncodedRequest) -> Plan:
+        """Add to the plan what is needed to rebuild the request; data that is not in the ledger is stored as text."""
+        request = written.request
+        form = {
+            "form": written.form,
+            "max_output_tokens": request.max_output_tokens,
+            "options": request.options,
+        }
+        spans = msgspec.json.encode(assembled.spans).decode() if assembled.spans else None
+        return replace(
+            assembled.plan,
+            form=self.texts.keep(msgspec.json.encode(form).decode()),
+            markers=request.prompt.markers,
+            redactions=None if spans is None else self.texts.keep(spans),
+            request_sha256=written.sha256,
+        )
 
 
 def longest(model: Model, tokens: int, terms: Terms) -> int:
@@ -163,35 +200,6 @@ def longest(model: Model, tokens: int, terms: Terms) -> int:
         return max(1, min(model.max_output_tokens, limit - tokens))
     fits = requested if tokens + requested <= limit else min(requested, max(limit // 4, limit - tokens * 11 // 10))
     return fits if terms.form and terms.form == model.form else min(fits, model.abilities.max_output_tokens)
-
-
-async def _open(parts: Parts, running: RunningTurn, step: NewStep) -> Turn:
-    """Record the step and the texts its plan refers to (TX-P), and notify watchers before the first token."""
-    plan = step.plan
-    texts = parts.caches.texts.unsaved(plan.front, plan.form, plan.redactions, *plan.workspace)
-    turn = await parts.store.turns.open_step(running.turn.id, parts.worker, replace(step, texts=texts))
-    parts.caches.texts.saved(texts)
-    running.opened.append(step)
-    running.move(turn)
-    return turn
-
-
-def _accounted(parts: Parts, assembled: Assembled, written: EncodedRequest) -> Plan:
-    """Add to the plan what is needed to rebuild the request; data that is not in the ledger is stored as text."""
-    request = written.request
-    form = {
-        "form": written.form,
-        "max_output_tokens": request.max_output_tokens,
-        "options": request.options,
-    }
-    spans = msgspec.json.encode(assembled.spans).decode() if assembled.spans else None
-    return replace(
-        assembled.plan,
-        form=parts.caches.texts.keep(msgspec.json.encode(form).decode()),
-        markers=request.prompt.markers,
-        redactions=None if spans is None else parts.caches.texts.keep(spans),
-        request_sha256=written.sha256,
-    )
 
 
 async def await_write(writing: asyncio.Task[Turn]) -> Turn:
@@ -285,17 +293,17 @@ async def until_done_or_cancelled(
     return result, stopped if task.cancelling() > before else None
 
 
-async def watch_for_cancels(parts: Parts) -> None:
+async def watch_for_cancels(turns: Turns, running: Mapping[TurnId, RunningTurn]) -> None:
     """Poll the ledger for cancellation requests by other processes, while turns run here.
 
     One read asks for all of them.
     """
-    while parts.running:
-        await asyncio.sleep(5 * parts.look_seconds)
+    while running:
+        await asyncio.sleep(POLL_SECONDS)
         with suppress(LedgerError):
-            for turn_id in await parts.store.turns.cancelled(list(parts.running)):
-                if (running := parts.running.get(turn_id)) is not None:
-                    running.cancelled.set()
+            for turn_id in await turns.cancelled(list(running)):
+                if (turn := running.get(turn_id)) is not None:
+                    turn.cancelled.set()
 
 
 GOES_ON = "pause_turn"
