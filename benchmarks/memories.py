@@ -32,6 +32,7 @@ from contextinfinity.domain.transfer import ImportedMessage
 from contextinfinity.engine.engine_setup import Remembering, Setup
 from contextinfinity.engine.memory_editing import MemoryEditing
 from contextinfinity.engine.memory_jobs import remember_again
+from contextinfinity.engine.model_choice import Models
 from contextinfinity.engine.recall import known_from, placed_texts, placeholder_session, recall_memories
 from contextinfinity.memory.extraction import extract_facts
 from contextinfinity.retrieval.dates import dates_mentioned
@@ -110,7 +111,7 @@ async def _stream(folder: Path, turns: int) -> list[Row]:
         lives[owner] = [each for each in told if isinstance(each, Plant)]
         branch = await new_branch(store, NewSession(owner=owner))
         await store.imports.add(branch.id, [*_arrivals(told, began)])
-    await remember_again(store, lambda _: Setup(remembering=Remembering()))
+    await remember_again(store, Setup(remembering=Remembering()), Models(by_name={}, default=""))
     memories = MemoryEditing(store, Remembering())
     living = {owner: await memories.everything(owner, superseded=False) for owner in lives}
     troubles = [one.trouble for owner in lives for one in await memories.audit(owner)]

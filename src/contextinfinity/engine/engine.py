@@ -55,7 +55,7 @@ from contextinfinity.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from contextinfinity.engine.deleting import Deleting
-    from contextinfinity.engine.engine_setup import Setup
+    from contextinfinity.engine.history_search import HistorySearch
     from contextinfinity.engine.memory_editing import MemoryEditing
 
 
@@ -106,6 +106,12 @@ class Lookup(Lifecycle):
         if turn is None:
             raise NotFound(f"There is no turn {turn_id}.")
         return turn
+
+    def _history_search(self) -> HistorySearch:
+        """Return the search of this ledger's messages; its module is slow to import."""
+        from contextinfinity.engine.history_search import HistorySearch
+
+        return HistorySearch(store=self.store, retrieval=self.setup.retrieval, redactor=self.setup.redactor)
 
 
 async def check_references(
@@ -397,8 +403,6 @@ class Engine(Lookup):
 
     async def search(self, q: str, **where: Unpack[TurnTarget]) -> Hits:
         """Search stored messages, best first; with a budget, return the passages that a prompt would get."""
-        from contextinfinity.engine.history_search import HistorySearch  # slow to import: word lists
-
         if not q.strip():
             raise InvalidInput("The search query is empty.", hint="Give some words or a question.")
         budget, limit = where.get("budget"), where.get("limit", MOST_HITS)
@@ -418,12 +422,11 @@ class Engine(Lookup):
             since=where.get("since"),
             until=where.get("until"),
         )
-        history = HistorySearch(store=self.store, retrieval=self.setup.retrieval, redactor=self.setup.redactor)
-        return await history.search(q, scope, budget=budget, limit=limit)
+        return await self._history_search().search(q, scope, budget=budget, limit=limit)
 
     async def complete_index(self, *, rebuild: bool = False, progress: ProgressCallback | None = None) -> IndexReport:
         """Index everything that is missing; ``rebuild`` rebuilds the index, which stays searchable meanwhile."""
-        indexer = self.indexer()
+        indexer = self._indexer()
         await indexer.reconcile()
         brought = await indexer.complete(rebuild=rebuild, progress=progress)
         if not rebuild or self.setup.remembering is None:
@@ -431,11 +434,8 @@ class Engine(Lookup):
         from contextinfinity.engine.memory_jobs import remember_again  # slow to import: phrase lists
 
         pause = Throttle(self._running).pause
-
-        def setup_after(turn: Turn) -> Setup:
-            return self.setup.following(self.models.that_answered(turn))
-
-        return replace(brought, memories=await remember_again(self.store, setup_after, progress, pause))
+        made = await remember_again(self.store, self.setup, self.models, progress, pause)
+        return replace(brought, memories=made)
 
     @property
     def memories(self) -> MemoryEditing:

@@ -251,18 +251,13 @@ class Lifecycle:
         return turn
 
     def _take_up_work(self, worker: WorkerId) -> None:
+        store, journals, running, events = self.store, self._journals, self._running, self._fold_events
         self._stages = Stages(
-            self.store,
-            self._journals,
-            self.models,
-            self.setup,
-            worker=worker,
-            running=self._running,
-            fold_events=self._fold_events,
+            store, journals, self.models, self.setup, worker=worker, running=running, fold_events=events
         )
         self.job_runner = self._stages.job_runner
 
-    def indexer(self) -> Indexer:
+    def _indexer(self) -> Indexer:
         """Return what indexes the turns of this ledger; its module is slow to import."""
         from contextinfinity.engine.indexing import Indexer
 
@@ -364,7 +359,7 @@ class Lifecycle:
             pause = min(2 * pause, HOUSEKEEPING_SECONDS)
             try:
                 await loaded(*FOR_THE_INDEX)
-                indexer = self.indexer()
+                indexer = self._indexer()
                 if not is_looked_over:
                     await indexer.reconcile()
                     is_looked_over = True

@@ -23,6 +23,7 @@ from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import Turn, TurnOutcome
 from contextinfinity.domain.wire import loads
 from contextinfinity.engine.engine_setup import Remembering, Setup
+from contextinfinity.engine.model_choice import Models
 from contextinfinity.engine.recall import placed_texts
 from contextinfinity.engine.turn_cache import TextCache
 from contextinfinity.memory.memory_findings import ExtractedMemories, ForgetRequest, StatedFact
@@ -51,19 +52,20 @@ async def extract_turn(store: Store, texts: TextCache, remembering: Remembering,
 
 async def remember_again(
     store: Store,
-    setup_after: Callable[[Turn], Setup],
+    setup: Setup,
+    models: Models,
     progress: ProgressCallback | None = None,
     pause: Pause | None = None,
 ) -> int:
     """Extract the memories of every turn again, oldest first; return how many were stored.
 
-    ``setup_after`` returns the configuration for a turn. Memories that were forgotten or edited are not restored.
+    Memories that were forgotten or edited are not restored.
     """
     kept, done, after = 0, 0, None
     while page := await store.index.turns(after=after, limit=PAGE):
         for turn in page:
             answered = await store.turns.answered(turn.id, earlier=1)
-            remembering = setup_after(turn).remembering
+            remembering = setup.following(models.that_answered(turn)).remembering
             if answered is not None and remembering is not None:
                 kept += await _remember(store, remembering, answered)
             if pause is not None:
