@@ -90,6 +90,15 @@ class Operations(Generic[Resource]):
         if once is not None:
             await self._held.replay.run()
 
+    async def _made_by(self, once: IdempotencyKey | None) -> TurnId | SessionId | None:
+        """Return the id of what the request with this idempotency key made, here or in any process, as far as known."""
+        if once is None:
+            return None
+        with suppress(LedgerAway):
+            if (made := await self._held.ledger.sessions.requested(once)) is not None:
+                return made
+        return self._held.recent.requested(once) or self._held.replay.requested(once)
+
     async def _find(self, what: str, ask: Callable[[], Awaitable[T | None]]) -> T | None:
         """Read something; if the ledger does not have it, read again after the spools of all processes are in it."""
         found = await ask()
@@ -145,7 +154,7 @@ class SessionOperations(Operations[Sessions]):
             except LedgerAway as away:
                 self._held.report("create_session", away, session_id, new.owner.user_id)
                 there = None
-                if (made := await self._held.requested(new.once)) is not None:
+                if (made := await self._made_by(new.once)) is not None:
                     there = await self.get(made)
                     if there is not None:
                         return there
@@ -247,7 +256,7 @@ class TurnOperations(Operations[Turns]):
 
     async def _requested(self, once: IdempotencyKey | None) -> Turn | None:
         """Return the turn of a request that is repeated; ``LedgerAway`` if only another process knows how it is."""
-        turn_id = await self._held.requested(once)
+        turn_id = await self._made_by(once)
         return None if turn_id is None else await self.get(turn_id)
 
     async def record(self, branch_id: BranchId, exchanges: Sequence[Exchange]) -> tuple[Turn, ...]:

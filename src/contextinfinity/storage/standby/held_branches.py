@@ -211,15 +211,6 @@ class HeldBranches:
         level("spool_depth", self.depth)
         return seed.session
 
-    async def requested(self, once: IdempotencyKey | None) -> TurnId | SessionId | None:
-        """Return the id of what the request with this idempotency key made, here or in any process, as far as known."""
-        if once is None:
-            return None
-        with suppress(LedgerAway):
-            if (made := await self.ledger.sessions.requested(once)) is not None:
-                return made
-        return self.recent.requested(once) or self.replay.requested(once)
-
     async def keep(self, records: Sequence[Record]) -> None:
         """Append records to the spool durably. New messages are rejected if there is no room for their answers."""
         entries = [written(record) for record in records]
