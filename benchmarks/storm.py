@@ -1,8 +1,9 @@
 """Send many streams to a real server whose connections are cut and which is killed; verify every acknowledged message.
 
-``python -m benchmarks.storm [--streams N] [--messages N] [--kills N] [--workers N] [--hosts N] [--save]``. With several
-hosts, servers with folders of their own share a PostgreSQL, one of them is killed at a time, and clients go on at the
-others.
+``python -m benchmarks.storm [--streams N] [--messages N] [--kills N] [--locks N] [--workers N] [--hosts N] [--save]``.
+With ``--locks`` another process holds the ledger that often in a minute, for up to a second, so that messages are kept
+in spools. With several hosts, servers with folders of their own share a PostgreSQL, one of them is killed at a time,
+and clients go on at the others.
 
 Clients send messages
 in turn, half of them to shared threads. They disconnect in the middle of streams, resume with the id of the last event,
@@ -24,14 +25,17 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from apsw import BusyError
+
 from benchmarks import report
 from benchmarks.harness import Row
 from benchmarks.server_process import CixServer, ConnectionCut, HttpConnection, ServerEvent
+from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.text.plurals import counted
 
 T = TypeVar("T")
@@ -62,6 +66,8 @@ COMPLETE_TEXT = {"slowly": "".join(SLOW_REPLY), "quickly": SHORT_REPLY, "badly":
 CLIENTS_PER_THREAD = 4
 
 
+MAX_READS, READ_SECONDS = 300, 0.1
+"""How often a message that is in a spool is read until it must be there, and the pause between two reads."""
 MAX_CUTS = 2_000
 """Cuts of one message after which the server is considered unreachable."""
 
@@ -73,6 +79,7 @@ class StormOptions:
     streams: int = 200
     messages: int = 10
     kills: int = 8
+    locks: int = 0
     workers: int = 1
     hosts: int = 1
     seed: int = 1
@@ -160,8 +167,9 @@ class Hosts:
 class Storm:
     """Clients, and a task that kills their server."""
 
-    def __init__(self, server: CixServer | Hosts, options: StormOptions) -> None:
+    def __init__(self, server: CixServer | Hosts, options: StormOptions, folder: Path) -> None:
         self._server = server
+        self._folder = folder
         self._options = options
         self._rng = random.Random(options.seed)
         self._reply_kinds = self._shuffled(REPLY_KINDS)
@@ -181,12 +189,13 @@ class Storm:
 
     async def run(self) -> None:
         """Run all clients while the server is killed."""
-        killer = asyncio.create_task(self._kill())
+        trouble = [asyncio.create_task(self._kill()), asyncio.create_task(self._lock())]
         try:
             await asyncio.gather(*(self._run_client(number) for number in range(self._options.streams)))
         finally:
-            killer.cancel()
-            await asyncio.gather(killer, return_exceptions=True)
+            for task in trouble:
+                task.cancel()
+            await asyncio.gather(*trouble, return_exceptions=True)
 
     async def _run_client(self, number: int) -> None:
         thread = "new" if number % 2 else f"shared-{number // (2 * CLIENTS_PER_THREAD)}"
@@ -249,6 +258,7 @@ class Storm:
         match event.name:
             case "turn" if sent.turn is None:
                 sent.turn = event.data
+                self.outcome.counts["kept in a spool"] += event.data.get("durability") == "local"
                 if next(self._verify_reads):
                     await self._verify_read(sent)
             case "turn":
@@ -264,18 +274,21 @@ class Storm:
         sent.last = event.id or sent.last
 
     async def _verify_read(self, sent: SentMessage) -> None:
-        """Read the message over a new connection, which any worker may accept."""
+        """Read the message over a new connection, which any worker may accept; what is spooled is there soon."""
         assert sent.turn is not None
-        line = self._server.line()
-        try:
-            page = (await line.get(f"/threads/{sent.turn['thread_id']}/messages?limit=500")).value()
-        except ConnectionCut:
-            return
-        finally:
-            line.close()
-        self.outcome.counts["read back"] += 1
-        if sent.text not in [message["content"] for message in page["messages"]]:
-            self._fault(sent, "was acknowledged and could not be read back")
+        for _ in range(MAX_READS if sent.turn.get("durability") == "local" else 1):
+            line = self._server.line()
+            try:
+                page = await line.get(f"/threads/{sent.turn['thread_id']}/messages?limit=500")
+            except ConnectionCut:
+                return
+            finally:
+                line.close()
+            if page.status != 503 and sent.text in [message["content"] for message in page.value()["messages"]]:
+                self.outcome.counts["read back"] += 1
+                return
+            await asyncio.sleep(READ_SECONDS)
+        self._fault(sent, "was acknowledged and could not be read back")
 
     async def _kill(self) -> None:
         """Kill the server after random numbers of completed answers."""
@@ -294,6 +307,16 @@ class Storm:
             self.outcome.counts["kills of the server"] += 1
             await asyncio.to_thread(self._server.start)
             self._up.set()
+
+    async def _lock(self) -> None:
+        """Hold the ledger from time to time, longer than a worker waits for it."""
+        while self._options.locks:
+            await asyncio.sleep(self._rng.uniform(0.5, 1.5) * 60 / self._options.locks)
+            with closing(connect(str(self._folder / "ledger.db"))) as ledger, suppress(BusyError):
+                await asyncio.to_thread(ledger.execute, "BEGIN IMMEDIATE")
+                await asyncio.sleep(self._rng.uniform(0.3, 1.0))
+                ledger.execute("ROLLBACK")
+                self.outcome.counts["locks of the ledger"] += 1
 
     def _fault(self, sent: SentMessage, what: str) -> None:
         self.outcome.faults.append(f"{sent.text!r} {what}")
@@ -365,7 +388,7 @@ def storm(folder: Path, options: StormOptions) -> Outcome:
         storage = f'[storage]\nurl = "{empty_database()}"\n'
         servers = [_server(folder / str(number), storage, options) for number in range(options.hosts)]
         server = Hosts(servers, random.Random(options.seed))
-    run = Storm(server, options)
+    run = Storm(server, options, folder)
     try:
         asyncio.run(run.run())
         if (code := server.end()) != 0:
@@ -386,7 +409,7 @@ def storm(folder: Path, options: StormOptions) -> Outcome:
 def main() -> None:
     """Parse the arguments, run a storm and print its outcome."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.storm", description="Streams, cuts and kills.")
-    for name, most in (("streams", 200), ("messages", 10), ("kills", 8), ("workers", 1), ("hosts", 1)):
+    for name, most in (("streams", 200), ("messages", 10), ("kills", 8), ("locks", 0), ("workers", 1), ("hosts", 1)):
         parser.add_argument(f"--{name}", type=int, default=most)
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
     parser.add_argument("--save", action="store_true", help="keep the result in benchmarks/results, for docs/proof.md")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from contextinfinity.domain.events import FinishedTurn
+from contextinfinity.domain.events import Delta, FinishedTurn
 from contextinfinity.domain.session import IdempotencyKey, NewSession
 from contextinfinity.domain.turn import Phase
 from contextinfinity.engine.engine import Engine
@@ -91,6 +91,18 @@ async def test_what_another_process_has_spooled_can_be_read(tmp_path: Path) -> N
         with standby(engine).kept_away():
             await engine.ask(thread, "during")
             assert [question for _, question, _ in await said(other, thread)] == ["before", "during"]
+
+
+@pytest.mark.req("CHATMEM-6")
+async def test_an_answer_that_another_process_has_spooled_is_resumed_with_all_its_words(tmp_path: Path) -> None:
+    async with engine_on(tmp_path) as engine, engine_on(tmp_path) as other:
+        thread = (await engine.ask("new", "before")).thread_id
+        with standby(engine).kept_away(), locked(tmp_path):
+            answer = await engine.ask(thread, "what is a gnomon")
+            await other.ask(thread, "the outage begins")
+            events, finished = await heard(other, answer.turn_id)
+            assert finished.text == answer.text
+            assert "".join(event.text for event in events if isinstance(event, Delta)) == answer.text
 
 
 @pytest.mark.req("CHATMEM-6")

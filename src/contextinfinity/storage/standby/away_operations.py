@@ -370,7 +370,7 @@ class TurnOperations(Operations[Turns]):
             return await ask()
         if turn_id not in held.own:
             with suppress(LedgerAway):
-                return await ask()
+                return await ask() or from_held(held)
         return from_held(held)
 
 

@@ -72,6 +72,8 @@ class HeldBranch:
         """All turns that are shown here, in order."""
         self._opened: dict[TurnId, tuple[NewStep, ...]] = {}
         """The steps that were opened in the ledger, of turns that this process answers."""
+        self._others: dict[TurnId, Item] = {}
+        """What other processes have spooled of the turns that are shown here."""
         for turn in seed.turns:
             if turn.id in recent.running:
                 turn, self._opened[turn.id] = recent.running[turn.id]
@@ -122,6 +124,7 @@ class HeldBranch:
         """
         for item in items:
             if id_of(item) not in self.turns:
+                self._others[id_of(item)] = item
                 if isinstance(item, ReplayedTurn) and item.end is None:
                     item = replace(item, end=TurnEnd(outcome="failed", error=ELSEWHERE), failed=True)
                 self._append(item)
@@ -205,7 +208,7 @@ class HeldBranch:
         return tuple(self.turns[each.id or ""] for each in exchanges)
 
     def _spooled_turn(self, turn_id: TurnId) -> ReplayedTurn:
-        item = self._spooled.turns.get(turn_id)
+        item = self._spooled.turns.get(turn_id) or self._others.get(turn_id)
         return item if isinstance(item, ReplayedTurn) else ReplayedTurn(turn_id=turn_id)
 
     def _owned(self, turn_id: TurnId, owner: WorkerId, phases: frozenset[Phase]) -> Turn:

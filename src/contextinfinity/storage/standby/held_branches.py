@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, SessionId, StateId, TurnId, WorkerId, new_id, now
 from contextinfinity.domain.job import StoreHealth
-from contextinfinity.domain.session import IdempotencyKey, NewSession, Owner, Session
+from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.state import State
 from contextinfinity.domain.turn import NewStep, Turn
 from contextinfinity.errors import AlreadyExists, BranchBusy, LedgerAway, NotFound, OutOfOrder, SpoolFull
