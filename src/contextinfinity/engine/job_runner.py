@@ -49,6 +49,8 @@ MOST_HANDED_OVER = 4
 ANSWER_FIRST_SECONDS = 0.001
 """The delay before a handed-over job, so that the answer reaches its caller first."""
 
+GONE = "job %s was taken by another worker, or deleted with its turn, meanwhile"
+
 Handler = Callable[[Job], Awaitable[JobResult | None]]
 """Computes what a job writes; returns None if there is nothing to write."""
 
@@ -267,14 +269,13 @@ class JobRunner:
             await asyncio.shield(self._record(job, self._release_job(job)))
             raise
         except JobLost:
-            log.info("job %s was taken by another worker meanwhile", job.id)
+            log.info(GONE, job.id)
             return None
         except (LedgerClosed, WorkerLost):
             raise
         except Exception as error:  # any failure of a handler is retried
-            log.warning("job %s (%s, turn %s) failed: %s", job.id, job.job_type, job.turn_id, error, exc_info=True)
             result = None
-            await self._record(job, self._failed(job, f"{type(error).__name__}: {error}"))
+            await self._record(job, self._failed(job, error))
             return None
         finally:
             self._known.discard(job.id)
@@ -292,11 +293,19 @@ class JobRunner:
                     await self._record(job, self._release_job(job))
             raise
 
-    def _failed(self, job: Job, error: str) -> Callable[[], Awaitable[Job | None]]:
-        if job.attempts >= self._patience.attempts and job.job_type not in NEVER_GIVEN_UP:
-            return lambda: self._jobs.give_up(job.id, self._worker, error=error)
+    def _failed(self, job: Job, error: Exception) -> Callable[[], Awaitable[None]]:
+        """Return what queues a job again, or gives it up, and logs that: not if it was deleted with its turn."""
+        described = f"{type(error).__name__}: {error}"
         after = self._patience.delay_after(job.attempts, random.random())  # noqa: S311 - jitter, not a secret
-        return lambda: self._jobs.retry(job.id, self._worker, error=error, after=after)
+
+        async def write() -> None:
+            if job.attempts >= self._patience.attempts and job.job_type not in NEVER_GIVEN_UP:
+                await self._jobs.give_up(job.id, self._worker, error=described)
+            else:
+                await self._jobs.retry(job.id, self._worker, error=described, after=after)
+            log.warning("job %s (%s, turn %s) failed: %s", job.id, job.job_type, job.turn_id, error, exc_info=error)
+
+        return write
 
     def _release_job(self, job: Job) -> Callable[[], Awaitable[Job | None]]:
         return lambda: self._jobs.release(job.id, self._worker)
@@ -307,7 +316,7 @@ class JobRunner:
             try:
                 return await write()
             except JobLost:
-                log.info("job %s was taken by another worker meanwhile", job.id)
+                log.info(GONE, job.id)
                 return None
             except LedgerClosed:
                 return None

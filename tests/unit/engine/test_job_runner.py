@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -12,7 +13,7 @@ from contextinfinity.domain.job import Backlog, Job, JobType
 from contextinfinity.domain.turn import Phase, Turn
 from contextinfinity.engine.job_runner import MOST_HANDED_OVER, Handler, JobRunner, RetryDelays
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity_testing.builders import commit_turn, current, final_turn, new_branch
+from contextinfinity_testing.builders import answer_turn, commit_turn, current, final_turn, new_branch
 
 TYPES: tuple[JobType, ...] = ("summarize_turn", "index_turn", "remember_turn", "fold_branch", "reconcile_stream")
 AT_ONCE = RetryDelays(attempts=3, first=timedelta(milliseconds=1), longest=timedelta(milliseconds=2))
@@ -263,6 +264,24 @@ async def test_an_end_that_comes_after_another_worker_took_the_job_is_discarded(
     assert [entry.id for entry in await ledger.jobs.list() if entry.state == "running"] == [job.id]
     await slept.stop()
     await ledger.jobs.complete(job.id, "another worker")
+
+
+@pytest.mark.req("TURN-7", "SAFE-4")
+async def test_a_job_whose_turn_is_deleted_meanwhile_ends_quietly(
+    ledger: SqliteStore, work: Work, caplog: pytest.LogCaptureFixture
+) -> None:
+    branch = await new_branch(ledger)
+    turn = await answer_turn(ledger, branch.id, "question")
+    await ledger.jobs.enqueue("index_turn", branch.id, turn.id)
+    work.hold[branch.id] = asyncio.Event()
+    afterwards = runner(ledger, work)
+    afterwards.start()
+    await until(lambda: running(ledger))
+    await ledger.deletions.delete_turn(turn.id)
+    work.hold[branch.id].set()
+    await drained(ledger, afterwards)
+    assert await ledger.jobs.list() == ()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_the_pause_doubles_up_to_the_longest_and_is_spread() -> None:
