@@ -197,9 +197,9 @@ class GuardedJournals(JournalFolder):
         super().__init__(folder)
         self._trap = kill_point
 
-    def open(self, step_id: StepId, provider: str) -> Journal:
+    def open(self, step_id: StepId, provider: str, writer: WorkerId = "") -> Journal:
         """Open a journal whose verbs are guarded."""
-        journal = super().open(step_id, provider)
+        journal = super().open(step_id, provider, writer)
         append, end, finish = journal.append, journal.end, journal.finish
 
         def guarded_append(event_type: str, payload: Json, shown: int = 0) -> int:

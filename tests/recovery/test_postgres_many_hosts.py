@@ -7,18 +7,20 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from contextinfinity.storage.postgres.store import LEASE_SECONDS
-from tests.doors.server import SHOWN, Event, Server, events, words
-from tests.postgres import empty_database
+from tests.doors.server import SHOWN, Event, Server, events, pause, words
+from tests.postgres import empty_database, server_url
 
 pytestmark = [pytest.mark.xdist_group("postgres")]
 
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[tuple[Server, Server]]:
-    settings = f'[server]\nrequests_per_minute = 0\n[storage]\nurl = "{empty_database()}"\n'
+    # what waits for the clock is never stored: what a reader saw was stored before
+    settings = f'[server]\nrequests_per_minute = 0\n[stream]\nflush_ms = 60000\n[storage]\nurl = "{empty_database()}"\n'
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
         folder.mkdir()
@@ -60,6 +62,23 @@ def test_any_host_shows_and_resumes_a_stream_of_another(hosts: tuple[Server, Ser
     assert ids[-1] == last
     assert two.post(f"{path}/cancel").json()["text"] == "".join(SHOWN)
     assert words(two.resume(turn, ids[1])) == SHOWN[2]
+
+
+@pytest.mark.req("TURN-9", "STREAM-3")
+def test_what_readers_saw_of_a_host_that_is_lost_is_stored(hosts: tuple[Server, Server]) -> None:
+    one, two = hosts
+    with one.stream("go on", model="hangs") as heard:
+        turn = next(event.data for event in heard if event.name == "turn")
+    path = f"/threads/{turn['thread_id']}/turns/{turn['turn_id']}"
+    while not list((one.folder / "streams").glob("*.jsonl")):
+        pause()
+    seen(one, path)
+    pid = one.process.pid
+    one.process.send_signal(signal.SIGKILL)
+    with psycopg.connect(server_url(), autocommit=True) as ledger:  # instead of waiting for the end of its lease
+        ledger.execute("UPDATE contextinfinity.worker SET seen_at = '-infinity' WHERE pid = %s", (pid,))
+    assert two.resume(turn)[-1].data["outcome"] == "incomplete"
+    assert two.http.get(path).json()["text"] == "".join(SHOWN)
 
 
 @pytest.mark.proof

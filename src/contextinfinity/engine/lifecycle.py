@@ -226,6 +226,8 @@ class Lifecycle:
         await _stop({*self.tasks, *self._upkeep, *watching})
         if self._unwritable is None:
             await self.job_runner.stop(drain_seconds=job_seconds)
+            with suppress(LedgerError):
+                self._journals.close()  # while this worker is registered: no other stores entries in a shared ledger
             await self.worker_lease.__aexit__(None, None, None)
         await self._release()
 

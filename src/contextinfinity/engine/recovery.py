@@ -109,8 +109,9 @@ class Recovery:
         unclosed = [step for step in steps if step.outcome is None]
         if not unclosed:
             return TurnEnd(outcome="failed", error=why), False
-        await self.journals.adopt(unclosed[-1].id)
-        end, is_final = from_journal(self.journals, unclosed[-1], why)
+        if turn.id in self.taken_over:
+            await self.journals.adopt(unclosed[-1].id)
+        end, is_final = from_journal(self.journals, unclosed[-1], why, self.worker)
         if end.outcome == "failed" and end.answer is None and any(has_words(step) for step in steps):
             end = replace(end, outcome="incomplete")
         return end, is_final
@@ -121,10 +122,10 @@ def has_words(step: Step) -> bool:
     return any(isinstance(block, TextBlock) and block.text for block in blocks_of(step.items))
 
 
-def from_journal(journals: JournalFolder, step: Step, why: Problem) -> tuple[TurnEnd, bool]:
-    """Reconstruct the end of a step from its journal, and end the journal."""
+def from_journal(journals: JournalFolder, step: Step, why: Problem, worker: WorkerId) -> tuple[TurnEnd, bool]:
+    """Reconstruct the end of a step from its journal, and end the journal in the name of a worker."""
     entries = _entries(journals, step)
-    _end_journal(journals, step)
+    _end_journal(journals, step, worker)
     text = "".join(entry.payload["text"] for entry in entries if entry.event_type == "text")
     shown = len(text.encode())
     last_word = next((entry for entry in entries if entry.event_type == "finished"), None)
@@ -207,7 +208,7 @@ def _is_whole(entry: JournalEntry) -> bool:
     return True
 
 
-def _end_journal(journals: JournalFolder, step: Step) -> None:
+def _end_journal(journals: JournalFolder, step: Step, worker: WorkerId) -> None:
     """End the journal, so that watchers finish and its retention time starts."""
     with suppress(LedgerError, Refused):  # refused: the worker died between ending the journal and ending the turn
-        journals.open(step.id, step.provider).end({"outcome": "interrupted"})
+        journals.open(step.id, step.provider, worker).end({"outcome": "interrupted"})

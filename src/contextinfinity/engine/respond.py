@@ -258,7 +258,8 @@ class Responder:
 
     async def _announce(self, running: RunningTurn, progress: StepProgress, attempt: int, reason: str) -> None:
         """Write a retry event to the journal, so that watchers see that the prompt is sent again and why."""
-        running.journal = running.journal or self.steps.journals.open(progress.step.id, progress.step.provider)
+        step, steps = progress.step, self.steps
+        running.journal = running.journal or steps.journals.open(step.id, step.provider, steps.worker)
         take(Retry(attempt=attempt, reason=reason, wait_seconds=0), progress, running.journal)
 
 

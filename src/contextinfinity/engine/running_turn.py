@@ -224,6 +224,8 @@ class RunningTurn:
         if self.turn.outcome is None:
             note_turn(turn)
         self.turn = turn
+        if self.journal is not None and turn.phase not in UNFINISHED:
+            self.journal.show()  # the ledger has the answer
         self.news.notify()
 
     def answered(self, turn: Turn, end: TurnEnd) -> AnsweredTurn | None:
@@ -335,7 +337,8 @@ async def watch(
                 if announced < place.index:
                     announced = place.index
                     yield StampedEvent(event=_started(step))
-                async for stamped in _follow(turns, journals, turn_id, step, place):
+                is_here = running is not None and not running.ended
+                async for stamped in _follow(turns, journals, turn_id, step, place, is_here=is_here):
                     counts = stamped.event if isinstance(stamped.event, Durability) else counts
                     if reasoning or not isinstance(stamped.event, Reasoned | CallStreamed):
                         yield stamped
@@ -395,6 +398,8 @@ async def _follow(
     turn_id: TurnId,
     step: _ProviderCall,
     place: _Place,
+    *,
+    is_here: bool,
 ) -> AsyncIterator[StampedEvent]:
     """Yield the events of one step after a position, with durability events if this process writes its journal."""
 
@@ -404,7 +409,7 @@ async def _follow(
             return now() - call.ended_at > COPY_TIME
         return call is None or turn.phase not in OPEN_PHASES
 
-    async for entry in journals.follow(step.id, place.seq, is_over):
+    async for entry in journals.follow(step.id, place.seq, is_over, is_written_here=is_here):
         if isinstance(entry, Durability):
             yield StampedEvent(event=entry)
             continue

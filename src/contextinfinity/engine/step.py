@@ -127,12 +127,12 @@ class StepRunner:
             max_output_tokens=request.max_output_tokens,
             new_paragraph=running.has_spoken and running.tools_ran,
         )
-        opened = asyncio.create_task(self._open(running, step))
+        opened = asyncio.create_task(self._open(running, step, running.journal))
 
         async def show() -> Journal:
             """Open the journal once the step is durable; watchers are notified."""
             await asyncio.shield(opened)
-            running.journal = self.journals.open(step.id, step.provider)
+            running.journal = self.journals.open(step.id, step.provider, self.worker)
             running.news.notify()
             return running.journal
 
@@ -162,11 +162,16 @@ class StepRunner:
         shown = hidden_values(params["prediction"], self.redactor)
         return {**options, SENT: {**sent, "params": {**params, "prediction": shown}}}
 
-    async def _open(self, running: RunningTurn, step: NewStep) -> Turn:
-        """Record the step and the texts its plan refers to (TX-P), and notify watchers before the first token."""
+    async def _open(self, running: RunningTurn, step: NewStep, earlier: Journal | None) -> Turn:
+        """Record the step and the texts its plan refers to (TX-P), and notify watchers before the first token.
+
+        The same transaction stores what the step before said; ``earlier`` is its journal.
+        """
         plan = step.plan
         texts = self.texts.unsaved(plan.front, plan.form, plan.redactions, *plan.workspace)
         turn = await self.store.turns.open_step(running.turn.id, self.worker, replace(step, texts=texts))
+        if earlier is not None:
+            earlier.show()  # the ledger has what its step said
         self.texts.saved(texts)
         running.opened.append(step)
         running.move(turn)

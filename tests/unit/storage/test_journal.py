@@ -476,7 +476,7 @@ async def test_a_failure_in_the_background_is_told_to_its_journal_and_stops_no_o
     folder = JournalFolder(streams, flush_ms=1, fsync_ms=5)
     failing, healthy = full_journal(folder, streams), folder.open(new_id(), "openai")
     failing.append("delta", "x", shown=1)
-    until(lambda: failing.failed)
+    until(lambda: failing.failure is not None)
     healthy.append("delta", "x", shown=1)
     until(lambda: healthy.durable == 1)
     with pytest.raises(LedgerFull):

@@ -1,6 +1,6 @@
 """All journals of a data directory: opening, reading, following and pruning them by step.
 
-With ``shared``, journals are copied there while they are written, and those of other hosts are read there.
+With ``shared``, entries are stored there before they are shown here, and journals of other hosts are read there.
 
 Each consumer follows a journal with its own loop: it reads the complete entries after its position and waits for more,
 for a signal if the journal is open in this process, by polling otherwise. A consumer needs memory for one block of the
@@ -14,10 +14,11 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from contextinfinity.domain.events import Durability
-from contextinfinity.domain.ids import StepId, is_id
+from contextinfinity.domain.ids import StepId, WorkerId, is_id
 from contextinfinity.domain.ids import now as present
 from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError
 from contextinfinity.storage.encryption.cipher import Protection
@@ -32,7 +33,7 @@ from contextinfinity.storage.journal.journal_reader import (
     translate,
 )
 from contextinfinity.storage.journal.journal_writer import Flusher, FlushPolicy, Journal
-from contextinfinity.storage.journal.shared import JournalPublisher, SharedJournals
+from contextinfinity.storage.journal.shared import JournalPublisher, SharedJournal, SharedJournals
 
 POLL_SECONDS = 0.02
 """Polling interval for a journal that another process writes."""
@@ -68,8 +69,8 @@ class JournalFolder:
         self._closed = False
         self._protection: Protection | None = None
 
-    def open(self, step_id: StepId, provider: str) -> Journal:
-        """Create the journal of a step, or continue an unfinished one.
+    def open(self, step_id: StepId, provider: str, writer: WorkerId = "") -> Journal:
+        """Create the journal of a step, or continue an unfinished one; ``writer`` is the worker that has its turn.
 
         Raises an error if a process is writing it or if it has ended.
         """
@@ -81,12 +82,11 @@ class JournalFolder:
 
             def forget() -> None:
                 self._open.pop(step_id, None)
-                if self._publisher is not None:
-                    self._publisher.closed(step_id)
 
-            journal = self._open[step_id] = Journal(
-                path,
-                provider,
+            kind = Journal if self._publisher is None else partial(SharedJournal, self._publisher, step_id, writer)
+            journal = self._open[step_id] = kind(
+                path=path,
+                provider=provider,
                 pace=self._pace,
                 flusher=self._flusher,
                 names=self._names,
@@ -95,7 +95,7 @@ class JournalFolder:
             )
             self._flusher.start()
             if self._publisher is not None:
-                self._publisher.add(step_id, path)
+                self._publisher.start()
             return journal
 
     def read(self, step_id: StepId, after: int = 0) -> Iterator[JournalEntry]:
@@ -114,19 +114,24 @@ class JournalFolder:
                     yield entry
 
     async def follow(
-        self, step_id: StepId, after: int = 0, is_over: Callable[[], Awaitable[bool]] | None = None
+        self,
+        step_id: StepId,
+        after: int = 0,
+        is_over: Callable[[], Awaitable[bool]] | None = None,
+        *,
+        is_written_here: bool = False,
     ) -> AsyncGenerator[JournalEntry | Durability, None]:
         """Yield the entries after number ``after`` and new ones as they are written, up to the end.
 
         For a journal that this process writes, also yield how much of it is durable whenever that changes, even if no
         entry follows. Stops early if the journal is removed or this folder is closed; raises the failure of a journal
         that this process writes. A step without a journal yields nothing. ``is_over`` is called now and then for a
-        journal of another process, which may have died.
+        journal of another process, which may have died. With ``is_written_here`` it is not looked for on other hosts.
         """
         path = self._path(step_id)
         lines = open_lines(path, self._protect(path))
         if lines is None:
-            if self._shared is not None:
+            if self._shared is not None and not is_written_here:
                 async for entry in self._follow_shared(self._shared, step_id, after, is_over):
                     yield entry
             return
@@ -135,7 +140,7 @@ class JournalFolder:
             while True:
                 bell.clear()
                 # Asked before reading, so that what was written until then is still given.
-                over = deserted or self._closed or (journal is not None and journal.failed)
+                over = deserted or self._closed or (journal is not None and journal.failure is not None)
                 journal = self._listen(step_id, bell, journal)
                 for entry in lines.next_block():
                     looks = 0
@@ -165,15 +170,18 @@ class JournalFolder:
             lines.close()
 
     async def adopt(self, step_id: StepId) -> None:
-        """Copy here what another host wrote of a journal, unless the journal is here."""
+        """Add to a journal what only the shared ledger has of it. Its writer is dead."""
+        if self._shared is None:
+            return
         path = self._path(step_id)
-        if self._shared is None or path.exists() or not (entries := await self._shared.entries(step_id, 0)):
+        here = list(_entries(path, 0))
+        if not (more := await self._shared.entries(step_id, here[-1].seq if here else 0)):
             return
         protection = self._protect(path)
         self._make_folder(path)
         copy = path.with_suffix(".adopted")
         try:
-            copy.write_bytes(b"".join(to_line(entry, protection) for entry in entries))
+            copy.write_bytes(b"".join(to_line(entry, protection) for entry in (*here, *more)))
             copy.replace(path)
         except OSError as error:
             raise translate(error, path) from error

@@ -145,7 +145,8 @@ class Journal:
         self._syncing = threading.Lock()
         self._buffer = bytearray()
         self._bells: list[ChangeSignal] = []
-        self._failure: LedgerError | None = None
+        self.failure: LedgerError | None = None
+        """What stopped this journal; ``check`` raises it."""
         self._sealed = False
         self._displayed = self._durable = 0
         # Since when the oldest byte has waited to be written, and to be synced; None while none does.
@@ -154,8 +155,7 @@ class Journal:
         self._flush_planned = self._sync_planned = False
         self._descriptor, self._seq = _open_for_appending(path, protection)
         self._name = names.add()
-        self.synced = os.fstat(self._descriptor).st_size
-        """The size of the file when it was opened or last forced onto the disk."""
+        self.synced = os.fstat(self._descriptor).st_size  # when it was opened or last forced onto the disk
 
     @property
     def displayed(self) -> int:
@@ -188,6 +188,9 @@ class Journal:
         with self._lock:
             self._check_open()
             self._write()
+
+    def show(self) -> None:
+        """Show what waits for a shared ledger; here nothing does."""
 
     def sync(self) -> None:
         """Flush and fsync the file; blocks until it is durable."""
@@ -234,14 +237,9 @@ class Journal:
         finally:
             self._release()
 
-    @property
-    def failed(self) -> bool:
-        """Whether something stopped this journal; ``check`` raises it."""
-        return self._failure is not None
-
     def check(self) -> None:
         """Raise the failure of this journal, if there is one."""
-        if (failure := self._failure) is not None:
+        if (failure := self.failure) is not None:
             raise type(failure)(failure.message, hint=failure.hint) from failure
 
     def listen(self, bell: ChangeSignal) -> None:
@@ -262,13 +260,16 @@ class Journal:
         entry = JournalEntry(ts=now(), provider=self.provider, event_type=event_type, seq=seq, payload=payload)
         line = to_line(entry, self._protection)
         self._seq = seq
+        self._show(entry, line, shown)
+        return seq
+
+    def _show(self, _: JournalEntry, line: bytes, shown: int) -> None:
         self._buffer += line
         self._plan()
         if len(self._buffer) >= self._pace.flush_bytes:
             self._write()
         self._displayed += shown  # only now: an event that could not be kept is not shown
         self._ring()
-        return seq
 
     def _add_end(self, payload: Json) -> int:
         """Takes the lock itself."""
@@ -280,7 +281,7 @@ class Journal:
                 self._write()
                 return seq
         except LedgerError:
-            if self._failure is not None:  # its user has the error and is done with it: nothing else would close it
+            if self.failure is not None:  # its user has the error and is done with it: nothing else would close it
                 self._release()
             raise
 
@@ -324,7 +325,7 @@ class Journal:
             if due > present:
                 self._sync_planned = True
                 return due
-        self.sync()
+        Journal.sync(self)  # what is in the file; nothing here waits for a shared ledger
         return None
 
     def _write(self) -> None:
@@ -337,9 +338,9 @@ class Journal:
         self._unwritten_since = None
 
     def _fail(self, error: OSError) -> LedgerError:
-        self._failure = translate(error, self.path)
+        self.failure = translate(error, self.path)
         self._ring()
-        return self._failure
+        return self.failure
 
     def _ring(self) -> None:
         for bell in self._bells:

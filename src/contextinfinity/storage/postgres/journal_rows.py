@@ -6,7 +6,8 @@ import json
 import logging
 import threading
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Future
 from datetime import timedelta
 
 import msgspec
@@ -15,7 +16,7 @@ import psycopg
 from contextinfinity.domain.ids import StepId
 from contextinfinity.storage.database import Connection
 from contextinfinity.storage.journal.journal_reader import ChangeSignal, JournalEntry
-from contextinfinity.storage.journal.shared import WrittenEntries
+from contextinfinity.storage.journal.shared import StoredSteps, WrittenEntries
 from contextinfinity.storage.ledger.rows import pack, unpack
 from contextinfinity.storage.postgres.connection import connect
 from contextinfinity.storage.postgres.database import PostgresDatabase
@@ -36,12 +37,16 @@ class JournalRows:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def write(self, written: Sequence[WrittenEntries]) -> Collection[StepId]:
-        """Add entries, each once; return the steps that the ledger knows. Blocks, and is called by a thread."""
+    def write(self, written: Sequence[WrittenEntries]) -> Future[StoredSteps]:
+        """Store entries, each once. The writers cannot be declared dead until this is done."""
 
-        def work(connection: Connection) -> Collection[StepId]:
-            asked = json.dumps([pack(each.step_id).hex() for each in written])
-            known = {unpack(step_id) for (step_id,) in connection.many("select_steps_written", (asked,))}
+        def work(connection: Connection) -> StoredSteps:
+            writers = (json.dumps(sorted({each.writer for each in written})),)
+            asked = (json.dumps([pack(each.step_id).hex() for each in written]),)
+            connection.prefetch(("lock_live_writers", writers), ("select_steps_written", asked))
+            live = {writer for (writer,) in connection.many("lock_live_writers", writers)}
+            known = {unpack(step_id) for (step_id,) in connection.many("select_steps_written", asked)}
+            stored = [each for each in written if each.step_id in known and each.writer in live]
             rows = [
                 {
                     "step_id": pack(step_id),
@@ -49,14 +54,18 @@ class JournalRows:
                     "last": entries[-1].seq,
                     "entries": zlib.compress(msgspec.json.encode(entries), 1),
                 }
-                for step_id, entries in written
-                if step_id in known
+                for step_id, _, entries in stored
             ]
             connection.execute_many("insert_journal_block", rows)
-            connection.execute("notify_journals", (json.dumps(list(known)),))
-            return known
+            steps = [each.step_id for each in stored]
+            connection.execute("notify_journals", (json.dumps(steps),))
+            return StoredSteps(steps, [each.step_id for each in written if each.writer not in live])
 
-        return self._database.writing(work).result()
+        return self._database.writing(work)
+
+    def blocked_seconds(self) -> float:
+        """Return for how many seconds the server has given no sign while this process waits for it."""
+        return self._database.silence.seconds()
 
     def prune(self, keep: timedelta) -> None:
         """Delete what was written longer ago than ``keep`` and belongs to steps that have ended. Blocks."""
