@@ -61,7 +61,7 @@ class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
     considered: tuple[Considered, ...] = ()
 
 
-LAYOUT_VERSION = 4
+LAYOUT_VERSION = 5
 """The version of the prompt's order and wording. Old renderers are kept so that old plans can be rebuilt."""
 
 

@@ -188,3 +188,12 @@ def test_a_request_of_an_older_layout_is_worded_as_it_was_sent() -> None:
     assert "Lines behind a bar (|) inside <artifact>" in old.system[0]
     assert "[The same, made explicit]" in old.messages[-1].rendered_text
     assert CONTEXTUALISED in lay_out(sections(contextualised="Who are Ann's children?")).messages[-1].rendered_text
+
+
+@pytest.mark.req("CTX-10")
+def test_memories_are_headed_as_their_layout_did() -> None:
+    remembering = sections(front=replace(EVERYTHING.front, memories="- The user's name is Ada."))
+    assert "What is known from this and other conversations:\n- The user's" in lay_out(remembering).system[-1]
+    old = lay_out(replace(remembering, layout=4))
+    assert "What is known from earlier conversations:\n- The user's" in old.system[-1]
+    assert "every quoted line begins" in old.system[0]
