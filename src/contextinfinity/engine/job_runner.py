@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sized
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -275,7 +276,7 @@ class JobRunner:
             raise
         except Exception as error:  # any failure of a handler is retried
             result = None
-            await self._record(job, self._failed(job, error))
+            await self._record(job, partial(put_back, self._jobs, self._worker, self._patience, job, error))
             return None
         finally:
             self._known.discard(job.id)
@@ -292,20 +293,6 @@ class JobRunner:
                 if (job := await claiming) is not None:
                     await self._record(job, self._release_job(job))
             raise
-
-    def _failed(self, job: Job, error: Exception) -> Callable[[], Awaitable[None]]:
-        """Return what queues a job again, or gives it up, and logs that: not if it was deleted with its turn."""
-        described = f"{type(error).__name__}: {error}"
-        after = self._patience.delay_after(job.attempts, random.random())  # noqa: S311 - jitter, not a secret
-
-        async def write() -> None:
-            if job.attempts >= self._patience.attempts and job.job_type not in NEVER_GIVEN_UP:
-                await self._jobs.give_up(job.id, self._worker, error=described)
-            else:
-                await self._jobs.retry(job.id, self._worker, error=described, after=after)
-            log.warning("job %s (%s, turn %s) failed: %s", job.id, job.job_type, job.turn_id, error, exc_info=error)
-
-        return write
 
     def _release_job(self, job: Job) -> Callable[[], Awaitable[Job | None]]:
         return lambda: self._jobs.release(job.id, self._worker)
@@ -337,6 +324,17 @@ class JobRunner:
             if wait is not None and wait > timedelta():
                 return min(wait.total_seconds(), self._look_seconds)
         return self._look_seconds
+
+
+async def put_back(jobs: Jobs, worker: WorkerId, patience: RetryDelays, job: Job, error: Exception) -> None:
+    """Queue a failed job again, or give it up, and log that. Raises ``JobLost`` if it was deleted with its turn."""
+    described = f"{type(error).__name__}: {error}"
+    if job.attempts >= patience.attempts and job.job_type not in NEVER_GIVEN_UP:
+        await jobs.give_up(job.id, worker, error=described)
+    else:
+        after = patience.delay_after(job.attempts, random.random())  # noqa: S311 - jitter, not a secret
+        await jobs.retry(job.id, worker, error=described, after=after)
+    log.warning("job %s (%s, turn %s) failed: %s", job.id, job.job_type, job.turn_id, error, exc_info=error)
 
 
 async def _within(seconds: float, awaited: Awaitable[object]) -> None:
