@@ -357,7 +357,9 @@ class Storm:
             self._fault(sent, "was acknowledged as another turn")
         if sent.end is not None and (sent.end["outcome"], sent.end["text"]) != (outcome, text):
             self._fault(sent, f"ended as {sent.end['outcome']}, and is stored as {outcome}")
-        if sent.end is not None and sent.received != text:
+        # A reader of another host gets what is missing in the journal of a killed one with the last event.
+        is_enough = text.startswith(sent.received) if self._options.hosts > 1 else text == sent.received
+        if sent.end is not None and not is_enough:
             self._fault(sent, f"was answered with {sent.received!r}, and {text!r} is stored")
         is_valid = text == complete if outcome == "completed" else outcome in ("incomplete", "failed")
         if not is_valid or not complete.startswith(text) or (outcome == "completed") > (sent.reply_kind != "badly"):
