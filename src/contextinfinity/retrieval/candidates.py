@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import accumulate
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -20,6 +22,8 @@ MOST_CHUNKS = 16
 """Messages with up to this many chunks are ranked completely; of longer ones only the first and the nearest chunks."""
 LONGEST_UNCUT = 4_000
 """The number of characters that are ranked of a message without chunks."""
+MOST_CHARACTERS = 250_000
+"""The maximum number of characters that are ranked for one question."""
 
 
 class PassageSpan(Struct, frozen=True):
@@ -30,6 +34,10 @@ class PassageSpan(Struct, frozen=True):
     end: int
     text: str
     cut: Chunk | None = None
+
+
+Value: TypeAlias = Callable[[PassageSpan], float]
+"""Estimates how well a chunk answers the question, before it is split into passages."""
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
@@ -49,25 +57,40 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """Whether the question asks for several things or for a count."""
 
 
-def passages_to_rank(entries: Sequence[IndexedMessage], cosines: Mapping[ChunkId, float]) -> list[PassageSpan]:
-    """Return the passages to rank, in chronological order."""
+def passages_to_rank(
+    entries: Sequence[IndexedMessage], cosines: Mapping[ChunkId, float], value: Value | None = None
+) -> list[PassageSpan]:
+    """Return the passages to rank, in chronological order.
+
+    With ``value``, those of the most valuable chunks that have ``MOST_CHARACTERS`` together.
+    """
     once = {entry.place: entry for entry in entries}
-    return [spot for entry in sorted(once.values(), key=_place) for spot in _spots(entry, cosines)]
+    spans = [span for entry in sorted(once.values(), key=_place) for span in _spans(entry, cosines)]
+    if value is not None and sum(len(span.text) for span in spans) > MOST_CHARACTERS:
+        values = [value(span) for span in spans]
+        order = sorted(range(len(spans)), key=lambda row: -values[row])
+        sizes = accumulate(len(spans[row].text) for row in order)
+        kept = sorted(row for row, size in zip(order, sizes, strict=True) if size <= MOST_CHARACTERS)
+        spans = [spans[row] for row in kept]
+    return [
+        PassageSpan(span.entry, span.start + start, span.start + end, text, span.cut)
+        for span in spans
+        for start, end, text in passages_of(span.text)
+    ]
 
 
 def _place(entry: IndexedMessage) -> tuple[str, int, str, int]:
     return entry.session_id, entry.turn_seq, entry.place.turn_id, _ORDER[entry.place.side]
 
 
-def _spots(entry: IndexedMessage, cosines: Mapping[ChunkId, float]) -> Iterator[PassageSpan]:
+def _spans(entry: IndexedMessage, cosines: Mapping[ChunkId, float]) -> Iterator[PassageSpan]:
+    """Yield the chunks of a message that are ranked, or the beginning of a message without chunks."""
     if not entry.chunks:
-        for start, end, text in passages_of(entry.text[:LONGEST_UNCUT]):
-            yield PassageSpan(entry, start, end, text)
+        text = entry.text[:LONGEST_UNCUT]
+        yield PassageSpan(entry, 0, len(text), text)
     for number, chunk in enumerate(entry.chunks):
         if len(entry.chunks) <= MOST_CHUNKS or not number or chunk.id in cosines:
-            first = chunk.start
-            for start, end, text in passages_of(chunk.rendered_text):
-                yield PassageSpan(entry, first + start, first + end, text, chunk)
+            yield PassageSpan(entry, chunk.start, chunk.end, chunk.rendered_text, chunk)
 
 
 def candidate_of(spot: PassageSpan, score: float, count: Count, *, exact: bool, lists: bool) -> Candidate:

@@ -19,11 +19,10 @@ Weights and ablation: docs/decisions/0024-ranking.md.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import pairwise
+from math import log1p
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
@@ -31,9 +30,9 @@ from msgspec import Struct, field
 from contextinfinity.domain.ids import ChunkId
 from contextinfinity.domain.search import IndexedMessage, WordHits
 from contextinfinity.retrieval.calibration import RARE, Calibration, confident
-from contextinfinity.retrieval.candidates import Candidate, PassageSpan, candidate_of, passages_to_rank
+from contextinfinity.retrieval.candidates import Candidate, PassageSpan, Value, candidate_of, passages_to_rank
 from contextinfinity.retrieval.dates import nearness
-from contextinfinity.retrieval.exact import holding
+from contextinfinity.retrieval.exact import exact_words, holding
 from contextinfinity.retrieval.question import (
     QUESTION_MARKS,
     ParsedQuestion,
@@ -44,7 +43,7 @@ from contextinfinity.retrieval.question import (
 from contextinfinity.retrieval.spans import Count
 from contextinfinity.retrieval.speakers import speakers_of, with_speakers
 from contextinfinity.retrieval.vocabulary import pattern
-from contextinfinity.text.keywords import occurrences, terms
+from contextinfinity.text.keywords import containing, terms
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,11 +78,10 @@ HELPER = 0.15
 SHORT_REPLY = 480
 """The maximum length of a reply that ranks with the message it answers."""
 MOST = 128
-MOST_CHARACTERS = 400_000
-"""The maximum number of characters that are ranked for one question."""
+FIRST = 10.0
+"""More than any other terms of a score can add up to."""
 _TIE = 1e-6
-_PUNCTUATION = str.maketrans("‘’“”–—…•→", "''\"\"--.*>")
-"""Maps typographic punctuation to ASCII: words are found faster in ASCII texts."""
+_END = 100
 
 
 class RankingWeights(Struct, frozen=True, kw_only=True):
@@ -127,7 +125,8 @@ def rank(
     """Return the passages that were found, best first, with calibrated scores between 0 and 1."""
     import numpy as np
 
-    spots = _bounded(passages_to_rank(with_speakers(found.entries, question.full), found.cosines), found)
+    entries = with_speakers(found.entries, question.full)
+    spots = passages_to_rank(entries, found.cosines, _value(exact_words(question.full), found, means))
     if not spots:
         return ()
     newest = max(spot.entry.said_at for spot in spots)
@@ -147,17 +146,28 @@ def rank(
     )
 
 
-def _bounded(spots: list[PassageSpan], found: SearchResults) -> list[PassageSpan]:
-    """Drop the least promising passages of very long results to bound the time; the order does not change."""
-    if sum(len(spot.text) for spot in spots) <= MOST_CHARACTERS:
-        return spots
-    most = max(1, len(found.words.counts))
-    held = {hit.place: (hit.own.bit_count() + hit.lent.bit_count() / 2) / most for hit in found.words.hits}
-    near = [found.cosines.get(spot.cut.id, 0.0) if spot.cut else 0.0 for spot in spots]
-    order = sorted(range(len(spots)), key=lambda row: (-held.get(spots[row].entry.place, 0.0) - near[row], row))
-    sizes = accumulate(len(spots[row].text) for row in order)
-    kept = sorted(row for row, size in zip(order, sizes, strict=True) if size <= MOST_CHARACTERS)
-    return [spots[row] for row in kept]
+def _value(exact: Sequence[str], found: SearchResults, means: RankingInputs) -> Value:
+    """Estimate what a chunk scores: from its cosine, its side and the words of its message; exact words come first."""
+    near, weights = means.calibration, means.weights
+    total = max(found.words.total, 1, *found.words.counts)
+    rare = [log1p((total - count + 0.5) / (count + 0.5)) for count in found.words.counts]
+    unit = weights.words / (sum(rare) or 1.0)
+    words = {
+        hit.place: unit
+        * sum(each * (1 if hit.own >> at & 1 else (hit.lent >> at & 1) / 2) for at, each in enumerate(rare))
+        for hit in found.words.hits
+    }
+
+    def value(span: PassageSpan) -> float:
+        entry, cosine = span.entry, found.cosines.get(span.cut.id, near.mean) if span.cut else near.mean
+        role = 0.0 if entry.speaker else weights.role if entry.place.side == "user" else -weights.role
+        score = STEP * weights.near * near.step(cosine) + words.get(entry.place, 0.0) + role
+        if exact:
+            text = span.text.lower()
+            score += FIRST * sum(word in text for word in exact)
+        return score
+
+    return value
 
 
 def _exact(asked: ParsedQuestion, spots: Sequence[PassageSpan]) -> NDArray[np.int64]:
@@ -241,31 +251,14 @@ def _rarities(asked: ParsedQuestion, known: Sequence[str], hits: WordHits) -> Co
 
 
 def _met(words: Sequence[str], spots: Sequence[PassageSpan]) -> Matrix:
-    """Return a matrix of which passages contain which words; plain ASCII passages are searched as one text."""
+    """Return a matrix of which passages contain which words."""
     import numpy as np
 
     columns = {word: column for column, word in enumerate(words)}
     found = np.zeros((len(spots), len(words)), dtype=np.float32)
-    texts: list[str] = []
-    rows: list[int] = []
-    starts = [0]
-    for row, spot in enumerate(spots):
-        text = spot.text if spot.text.isascii() else spot.text.translate(_PUNCTUATION)
-        if text.isascii() and "_" not in text:
-            texts.append(text)
-            rows.append(row)
-            starts.append(starts[-1] + len(text) + 1)
-        else:
-            for word in _terms(text).intersection(words):
-                found[row, columns[word]] = 1
-    for place, word in occurrences("\n".join(texts), words):
-        found[rows[bisect_right(starts, place) - 1], columns[word]] = 1
+    for row, word in containing([spot.text for spot in spots], words):
+        found[row, columns[word]] = 1
     return found
-
-
-@lru_cache(maxsize=1 << 12)
-def _terms(text: str) -> frozenset[str]:
-    return frozenset(terms(text))
 
 
 def _echoes(asked: ParsedQuestion, spots: Sequence[PassageSpan], met: Matrix) -> Places:
@@ -285,7 +278,8 @@ def _asks_no_more(text: str, known: set[str]) -> bool:
     asks = pattern("asks")
     if not text.rstrip().endswith(QUESTION_MARKS) and asks.match(text.lstrip()) is None:
         return False
-    return known.issuperset(terms(asks.sub(" ", text)))
+    end = text[-_END:].partition(" ")[2]  # most questions say more, and already at their end
+    return all(known.issuperset(terms(asks.sub(" ", part))) for part in (end, text))
 
 
 def _answers_after_statements(sums: Column, spots: Sequence[PassageSpan], echoes: Places, met: Matrix) -> None:

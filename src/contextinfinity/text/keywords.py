@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 VERSION = 1
@@ -35,6 +36,20 @@ _WITHOUT_MEANING = """
     who whom whose why will with would you your s t d ll m re ve don doesn didn isn wasn
     """
 _EMPTY = frozenset(_WITHOUT_MEANING.split())
+
+
+class _Ascii(dict[int, str]):
+    """Maps characters that are no part of a word to ASCII; others stay as they are."""
+
+    def __missing__(self, code: int) -> str:
+        sign = chr(code)
+        self[code] = found = sign if code < 128 or _PART.match(sign) else "'" if sign == "’" else " "
+        return found
+
+
+_UNDERSCORE = re.compile(r"_[\w']*")
+_PART = re.compile(r"\w")
+_ASCII = _Ascii()
 
 
 def terms(text: str) -> list[str]:
@@ -60,36 +75,74 @@ def words(text: str) -> list[str]:
 
 def among(text: str, asked: Iterable[str]) -> set[str]:
     """Return which of the given terms a text contains; faster than ``terms`` for a long text."""
-    if not text.isascii() or "_" in text:
-        return set(asked) & set(terms(text))
-    return {term for _, term in occurrences(text, asked)}
+    return {term for _, term in containing((text,), asked)}
 
 
-def occurrences(text: str, asked: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield where an ASCII text without underscores contains which of the given terms.
+def containing(texts: Iterable[str], asked: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the number of each text with each of the given terms that it contains, each pair once or more.
 
-    Every form of a term begins with the term, except that "y" may be written "i" ("studies"), so only the words with
-    that substring are normalised.
+    Texts of ASCII letters are searched as one text. Every form of a term begins with the term, except that "y" may be
+    written "i" ("studies") and that parts may be joined ("user_name" is also "username"), so only words with that
+    substring and joined words are normalised.
     """
-    folded = text.lower()
+    asked = tuple(dict.fromkeys(asked))
+    plain, numbers, starts, size = list[str](), list[int](), list[int](), 0
+    for number, text in enumerate(texts):
+        ascii_text = text if text.isascii() else text.translate(_ASCII)
+        if not ascii_text.isascii():
+            yield from ((number, term) for term in set(asked).intersection(_terms_of_text(text)))
+            continue
+        plain.append(ascii_text)
+        numbers.append(number)
+        starts.append(size)
+        size += len(ascii_text) + 1
+    joined = "\n".join(plain)
+    starts.append(size)
+    fronts = tuple(_front(term) for term in asked)
+    for match in _UNDERSCORE.finditer(joined):
+        start, _ = _extend_to_word(joined, match.start(), match.start())
+        word = joined[start : match.end()]
+        if word.replace("_", "").lower().startswith(fronts):
+            at = numbers[bisect_right(starts, start) - 1]
+            yield from ((at, term) for term in terms(word) if term in asked)
+    folded = joined.lower()
     for term in asked:
-        front, endings = (term[:-1], ("y", "i")) if len(term) > 2 and term.endswith("y") else (term, ("",))
-        place = 0
-        while (place := folded.find(front, place)) >= 0:
-            end = place + len(front)
-            if folded.startswith(endings, end):
-                start, end = _extend_to_word(folded, place, end)
-                piece = text[start:end]
-                if term in (terms(piece) if "'" in piece else terms_of(piece)):
-                    yield place, term
-            place = end
+        for place in _places(joined, folded, term, starts):
+            yield numbers[place], term
+
+
+def _places(text: str, folded: str, term: str, starts: Sequence[int]) -> Iterator[int]:
+    """Yield which of the texts that begin at ``starts`` contain a term; ``folded`` is ``text`` in lower case."""
+    front = _front(term)
+    endings = ("y", "i") if front != term else ("",)
+    place = 0
+    while (place := folded.find(front, place)) >= 0:
+        end = place + len(front)
+        if folded.startswith(endings, end):
+            start, end = _extend_to_word(folded, place, end)
+            piece = text[start:end]
+            if term in (terms_of(piece) if piece.isalnum() else terms(piece)):
+                number = bisect_right(starts, place)
+                yield number - 1
+                end = starts[number]
+        place = end
+
+
+def _front(term: str) -> str:
+    """Return what all forms of a term begin with."""
+    return term[:-1] if len(term) > 2 and term.endswith("y") else term
+
+
+@lru_cache(maxsize=1 << 12)
+def _terms_of_text(text: str) -> frozenset[str]:
+    return frozenset(terms(text))
 
 
 def _extend_to_word(text: str, start: int, end: int) -> tuple[int, int]:
     """Extend a span to the surrounding characters that may belong to a word."""
-    while start and (text[start - 1].isalnum() or text[start - 1] == "'"):
+    while start and (text[start - 1].isalnum() or text[start - 1] in "'_"):
         start -= 1
-    while end < len(text) and (text[end].isalnum() or text[end] == "'"):
+    while end < len(text) and (text[end].isalnum() or text[end] in "'_"):
         end += 1
     return start, end
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.search import WordHit, WordHits, chunk_id
 from contextinfinity.domain.wire import text_hash
-from contextinfinity.retrieval import ranking
+from contextinfinity.retrieval import candidates
 from contextinfinity.retrieval.calibration import RARE, unrelated_sentences
 from contextinfinity.retrieval.question import SearchQuestion
 from contextinfinity.retrieval.ranking import RankingWeights, SearchResults, rank
@@ -168,7 +168,28 @@ def test_very_much_text_is_bounded_and_the_promising_stays() -> None:
     found = replace(found, words=replace(found.words, hits=(WordHit(entries[-1].place, own=1),)), cosines={})
     best = rank(SearchQuestion(text="What about the clutch?", asked_at=NOW), found, means(), most=10**6)
     assert best[0].text == "The clutch is broken."
-    assert sum(len(each.text) for each in best) <= ranking.MOST_CHARACTERS < sum(len(line.text) for line in filler)
+    assert sum(len(each.text) for each in best) <= candidates.MOST_CHARACTERS < sum(len(line.text) for line in filler)
+
+
+@pytest.mark.req("RETRIEVE-5")
+def test_of_very_much_text_the_rare_words_stay() -> None:
+    filler = [Line("user", f"{number} the common garden path " + "word " * 700) for number in range(120)]
+    entries = entries_of([*filler, Line("user", "The clutch is broken.")])
+    hits = [WordHit(entry.place, own=0b110) for entry in entries[:-1]]
+    words = WordHits(hits=(*hits, WordHit(entries[-1].place, own=0b001)), counts=(1, 120, 120), total=121)
+    found = SearchResults(words=words, entries=entries, cosines={})
+    best = rank(SearchQuestion(text="clutch garden path", asked_at=NOW), found, means(), most=10**6)
+    assert best[0].text == "The clutch is broken."
+
+
+@pytest.mark.req("RETRIEVE-11")
+def test_of_very_much_text_the_exact_words_stay() -> None:
+    filler = [Line("user", f"{number} the common garden path " + "word " * 700) for number in range(120)]
+    entries = entries_of([*filler, Line("user", "ENG-1017 is done.")])
+    words = WordHits(hits=tuple(WordHit(entry.place, own=0b0011) for entry in entries[:-1]), counts=(120, 120, 1, 1))
+    found = SearchResults(words=words, entries=entries, cosines={})
+    best = rank(SearchQuestion(text="garden path ENG-1017?", asked_at=NOW), found, means(), most=10**6)
+    assert best[0].text == "ENG-1017 is done."
 
 
 def test_the_same_is_found_whatever_the_order_it_came_in() -> None:

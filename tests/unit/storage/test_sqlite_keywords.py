@@ -18,7 +18,7 @@ from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.storage.sqlite.migrate import migrate, migrations
 from contextinfinity.storage.sqlite.named_sql import SqliteConnection
 from contextinfinity.storage.sqlite.store import SqliteStore
-from contextinfinity.text.keywords import VERSION, among, terms
+from contextinfinity.text.keywords import VERSION, among, containing, terms
 from contextinfinity_testing.builders import exchange, new_branch, slice_of
 from tests.ledgers import open_store
 
@@ -169,8 +169,19 @@ async def test_in_a_large_ledger_rare_words_lead_and_common_ones_are_read_from_t
 
 @pytest.mark.parametrize(
     "text",
-    ["Walking in cities' parks, don't stop!", "getUserName get_user_name", "A1 b-2 c'd", "Über die Brücken", "x" * 90],
+    [
+        "Walking in cities' parks, don't stop!",
+        "getUserName get_user_name user_names_of",
+        "__init__ x_y_z's _a a_ get__it",
+        "snake_case’s • walks → parks … don’t",
+        "A1 b-2 c'd",
+        "Über die Brücken",
+        "x" * 90,
+    ],
 )
 def test_terms_among_a_text_are_those_it_is_made_of(text: str) -> None:
     made = terms(text)
-    assert among(text, [*made, "nothing", "walkin", "cit"]) == set(made)
+    asked = [*made, "nothing", "walkin", "cit", "park", "username", "xy", "case"]
+    assert among(text, asked) == set(made)
+    found = {pair for pair in containing(["park", text, "Ünder parks"], asked) if pair[0] == 1}
+    assert found == {(1, term) for term in made}
