@@ -296,6 +296,7 @@ async def test_a_model_nobody_named_is_refused_before_anything_is_accepted(talk:
 
 
 @pytest.mark.req("SAFE-7")
+@pytest.mark.sqlite_file("it reads the file")
 async def test_raw_responses_are_kept_compressed(build: Build, tmp_path: Path) -> None:
     async with build(["word " * 2000]) as engine:
         answer = await engine.ask("new", "say something")

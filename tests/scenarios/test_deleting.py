@@ -215,6 +215,7 @@ async def test_deleting_an_unknown_conversation_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.req("SAFE-4")
+@pytest.mark.sqlite_file("it reads the bytes of the file")
 async def test_bytes_are_overwritten_once_for_all_conversations_of_a_user(tmp_path: Path) -> None:
     """Each pass waits for what others write; one for each conversation took minutes beside a busy server."""
     async with Desk(tmp_path) as desk:
