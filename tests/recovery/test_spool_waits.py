@@ -38,7 +38,10 @@ async def answering_elsewhere(folder: Path, branch_id: str) -> tuple[SqliteStore
 
 @pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("TURN-13", "CHATMEM-6")
-async def test_an_interrupted_turn_that_is_in_no_spool_does_not_hold_up_those_that_are(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_spooled", [False, True])
+async def test_an_interrupted_turn_whose_end_is_in_no_spool_does_not_hold_up_those_that_are(
+    tmp_path: Path, is_spooled: bool
+) -> None:
     gone, store = new_id(), open_store(tmp_path / "ledger.db")
     branch = await new_branch(store, NewSession(external_id="thread"))
     first = await store.turns.accept(new_turn(branch.id, "one", gone))
@@ -47,6 +50,8 @@ async def test_an_interrupted_turn_that_is_in_no_spool_does_not_hold_up_those_th
     await store.close()
     step = new_step()
     spool = Spool(tmp_path / "ledger.db-spool", gone)
+    if is_spooled:
+        await spool.append([written(ReplayedTurn(turn_id=first.id, steps=(new_step(),)))])
     await spool.append([written(ReplayedTurn(turn_id=second.id, steps=(step,), end=turn_end(step, "kept")))])
     spool.close()
     async with engine_on(tmp_path) as engine:
@@ -179,7 +184,7 @@ async def test_a_ledger_that_is_away_does_not_stop_the_recovery_of_a_spool(tmp_p
     writes.open(LedgerBusy("Another process holds the ledger."))
     replay = Replay(tmp_path, guarded(store, writes, writes), Spooled(), Recent())
     assert not await replay.retire(dead)
-    assert await replay.take_blockers(dead, new_id()) == ()
+    assert await replay.take_interrupted(dead, new_id()) == ()
     assert spool.path.exists()
     await store.close()
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contextinfinity.domain.ids import TurnId, WorkerId, now
+from contextinfinity.domain.ids import TurnId, WorkerId, now, to_millis
 from contextinfinity.domain.turn import UNFINISHED, NewStep, NewTurn, Phase, Turn, TurnEnd
 from contextinfinity.errors import Gone, NotFound
 from contextinfinity.storage.database import Connection, StoreResource, writes
@@ -24,6 +24,7 @@ from contextinfinity.storage.ledger.recording import refuse_deleted
 from contextinfinity.storage.ledger.rows import message_columns, pack, unpack
 from contextinfinity.storage.ledger.sessions import made_before
 from contextinfinity.storage.ledger.turns import begin_turn, end_turn, find_turn, insert_turn, open_step
+from contextinfinity.storage.ledger.workers import MOST_DEATHS
 
 
 class ReplayedTurn(Struct, frozen=True, kw_only=True):
@@ -100,28 +101,24 @@ def _end(connection: Connection, turn: Turn, end: TurnEnd, *, failed: bool) -> T
     return turn
 
 
-def take_blockers(
-    connection: Connection, spooled: Collection[TurnId], dead: WorkerId, by: WorkerId
+def take_interrupted(
+    connection: Connection, dead: WorkerId, by: WorkerId, *, ended: Collection[TurnId]
 ) -> tuple[TurnId, ...]:
-    """Assign turns of a dead worker to ``by`` that its spooled turns wait for and that are not spooled themselves.
+    """Assign the unfinished turns of a dead worker to ``by`` and queue its jobs again; leave those that ``ended``.
 
-    Their ends were never written anywhere, so they were interrupted; the spool cannot be replayed before they end.
+    The ends of those are in its spool. The others were interrupted: the spool cannot be replayed before they end.
     """
-    taken: list[TurnId] = []
-    for turn_id in spooled:
-        turn = find_turn(connection, turn_id)
-        if turn is None or turn.phase is not Phase.ACCEPTED:
-            continue
-        place = {"branch_id": pack(turn.branch_id), "turn_seq": turn.turn_seq, "dead": dead}
-        for (key,) in connection.many("select_unfinished_before", place):
-            if unpack(key) not in spooled and unpack(key) not in taken:
-                connection.execute("take_turn", {"id": key, "dead": dead, "by": by})
-                taken.append(unpack(key))
-    return tuple(taken)
+    left = frozenset(ended)
+    turns = [unpack(key) for (key,) in connection.many("select_unfinished_of", {"dead": dead})]
+    taken = tuple(turn_id for turn_id in turns if turn_id not in left)
+    for turn_id in taken:
+        connection.execute("take_turn", {"id": pack(turn_id), "dead": dead, "by": by})
+    connection.many("put_back_jobs", {"dead": dead, "now": to_millis(now()), "most": MOST_DEATHS})
+    return taken
 
 
 class ReplayStore(StoreResource):
     """Writes spooled turns to the ledger."""
 
     replay = writes(replay_turn)
-    take_blockers = writes(take_blockers)
+    take_interrupted = writes(take_interrupted)

@@ -422,9 +422,9 @@ class WorkerOperations(Operations[Workers]):
             return ()
 
     async def take_over(self, dead: WorkerId, *, by: WorkerId) -> TakenOver:
-        """Declare a worker dead once its spool is in the ledger; before, only turns that keep the spool waiting."""
+        """Declare a worker dead once its spool is in the ledger; until then take over what it was interrupted in."""
         if dead not in self._held.workers and not await self._held.replay.retire(dead):
-            taken = TakenOver(turns=await self._held.replay.take_blockers(dead, by), jobs=0)
+            taken = TakenOver(turns=await self._held.replay.take_interrupted(dead, by), jobs=0)
         else:
             taken = await self._waiting.take_over(dead, by=by)
         for turn_id in taken.turns:

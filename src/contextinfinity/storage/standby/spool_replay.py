@@ -138,19 +138,20 @@ class Replay:
             self.finish(path, {*spooled.sessions, *spooled.turns}, spooled.damaged)
         return True
 
-    async def take_blockers(self, dead: WorkerId, by: WorkerId) -> tuple[TurnId, ...]:
-        """Take over the interrupted turns of an ended process that the turns in its spool wait for; none while the
-        ledger is away.
+    async def take_interrupted(self, dead: WorkerId, by: WorkerId) -> tuple[TurnId, ...]:
+        """Take over the turns of an ended process whose ends are not in its spool, as turns in spools may wait for
+        them; none without a spool, or while the ledger is away.
         """
         path = self.folder / f"{dead}{SUFFIX}"
         with taken(path) as is_mine:
-            _, spooled = self._read.get(path.name, ((0, 0), Spooled()))
-            if not is_mine or not spooled.turns:
+            if not is_mine:
                 return ()
+            items = read(path).turns.values()
+            ended = [id_of(item) for item in items if isinstance(item, ReplayedTurn) and item.end is not None]
             try:
-                return await self._ledger.replays.take_blockers(tuple(spooled.turns), dead, by)
+                return await self._ledger.replays.take_interrupted(dead, by, ended=ended)
             except NOT_NOW as error:
-                log.info("the turns before the spool %s cannot be taken over yet: %s", path, error)
+                log.info("the turns of %s cannot be taken over yet: %s", dead, error)
                 return ()
 
     def finish(self, path: Path, ids: set[str], damaged: int = 0) -> None:

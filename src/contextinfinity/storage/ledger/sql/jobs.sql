@@ -185,10 +185,9 @@ UNION SELECT owner FROM job WHERE state = 'running' AND owner IS NOT NULL
 UPDATE turn SET owner = :by WHERE owner = :dead AND phase NOT IN ('Done', 'Failed')
   AND phase IN ('Accepted', 'ContextPrepared', 'Responding') RETURNING id, turn_seq
 
--- name: select_unfinished_before
--- Unfinished turns of a dead worker before a turn of a branch.
-SELECT id FROM turn WHERE branch_id = :branch_id AND turn_seq < :turn_seq AND owner = :dead
-  AND phase IN ('Accepted', 'ContextPrepared', 'Responding') ORDER BY turn_seq
+-- name: select_unfinished_of
+-- Unfinished turns of a dead worker.
+SELECT id FROM turn WHERE owner = :dead AND phase IN ('Accepted', 'ContextPrepared', 'Responding') ORDER BY id
 
 -- name: take_turn
 -- An unfinished turn changes hands.
