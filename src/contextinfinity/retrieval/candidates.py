@@ -22,7 +22,7 @@ MOST_CHUNKS = 16
 """Messages with up to this many chunks are ranked completely; of longer ones only the first and the nearest chunks."""
 LONGEST_UNCUT = 4_000
 """The number of characters that are ranked of a message without chunks."""
-MOST_CHARACTERS = 250_000
+MOST_CHARACTERS = 400_000
 """The maximum number of characters that are ranked for one question."""
 
 
