@@ -109,7 +109,7 @@ def take_interrupted(
     The ends of those are in its spool. The others were interrupted: the spool cannot be replayed before they end.
     """
     left = frozenset(ended)
-    turns = [unpack(key) for (key,) in connection.many("select_unfinished_of", {"dead": dead})]
+    turns = sorted(unpack(key) for (key,) in connection.many("select_unfinished_of", {"dead": dead}))
     taken = tuple(turn_id for turn_id in turns if turn_id not in left)
     for turn_id in taken:
         connection.execute("take_turn", {"id": pack(turn_id), "dead": dead, "by": by})

@@ -187,7 +187,8 @@ UPDATE turn SET owner = :by WHERE owner = :dead AND phase NOT IN ('Done', 'Faile
 
 -- name: select_unfinished_of
 -- Unfinished turns of a dead worker.
-SELECT id FROM turn WHERE owner = :dead AND phase IN ('Accepted', 'ContextPrepared', 'Responding') ORDER BY id
+SELECT id FROM turn WHERE owner = :dead AND phase NOT IN ('Done', 'Failed')
+  AND phase IN ('Accepted', 'ContextPrepared', 'Responding')
 
 -- name: take_turn
 -- An unfinished turn changes hands.
