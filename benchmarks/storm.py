@@ -305,7 +305,7 @@ class Storm:
             for _ in range(self._rng.randint(some, 3 * some)):
                 await self._completed.acquire()
             workers = self._server.workers()
-            if len(workers) > 1 and self._rng.random() < 0.5:
+            if self._options.workers > 1 and len(workers) > 1 and self._rng.random() < 0.5:
                 os.kill(self._rng.choice(workers), signal.SIGKILL)
                 self.outcome.counts["kills of a worker"] += 1
                 continue
