@@ -63,8 +63,8 @@ fuzz: .venv/.setup ## damaged inputs for every parser and every door of a server
 	$(BIN)/python -m benchmarks.fuzz --seconds 60 --save
 
 storm: .venv/.setup ## 200 streams at servers that are killed, of two workers, of four, of two hosts on PostgreSQL: is every message there, once?
-	$(BIN)/python -m benchmarks.storm --streams 200 --workers 2 --save
-	$(BIN)/python -m benchmarks.storm --streams 200 --workers 4 --locks 20 --save
+	$(BIN)/python -m benchmarks.storm --streams 200 --workers 2 --locks 12 --save
+	$(BIN)/python -m benchmarks.storm --streams 200 --workers 4 --locks 12 --save
 	$(BIN)/python -m benchmarks.storm --streams 200 --workers 2 --hosts 2 --save
 
 endurance: .venv/.setup ## 50,000 turns in one process: do memory, prompts and latency stay flat? 3,000 resent ones: is a small window ever passed?
