@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import cycle
@@ -17,7 +19,8 @@ from msgspec.structs import replace
 from contextinfinity.domain.events import Delta
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.message import ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock, blob_source
-from contextinfinity.domain.sent_form import CHAT
+from contextinfinity.domain.prompt import RequestOptions, ToolSpec
+from contextinfinity.domain.sent_form import CHAT, MESSAGES
 from contextinfinity.domain.session import NewSession
 from contextinfinity.domain.turn import Turn
 from contextinfinity.domain.wire import dumps
@@ -340,17 +343,74 @@ async def test_what_there_is_no_request_of_is_said_in_words(tmp_path: Path) -> N
 async def test_the_answer_that_a_client_predicts_leaves_without_its_secrets(
     vendors: FakeVendors, tmp_path: Path
 ) -> None:
-    settings = Settings(
-        general=General(data_dir=str(tmp_path), default_model="open", redact_patterns=(r"sk-\w+",)),
-        models={"open": model_settings(vendors, "openai_chat")},
-    )
     predicted = {"type": "content", "content": [{"type": "text", "text": "KEY = 'sk-12345'"}]}
     params = {"params": {"prediction": predicted, "seed": 7}, "headers": {}}
     terms = Terms(form=CHAT, sent={"form": CHAT}, params=params)
-    async with open_engine(settings) as engine:
+    async with open_engine(_redacting(vendors, tmp_path)) as engine:
         desk: Any = SimpleNamespace(engine=engine)
         turn = await Chatter(desk).send("Rename KEY to TOKEN.", terms=terms)
         assert (await engine.explain(turn.id)).matches
     (request,) = vendors.requests
     shown = {"type": "content", "content": [{"type": "text", "text": "KEY = '[redacted]'"}]}
     assert (request.body["prediction"], request.body["seed"]) == (shown, 7)
+
+
+KEY = "sk-12345"
+
+
+@pytest.mark.req("SAFE-1", "API-12", "CTX-10")
+async def test_no_parameter_of_a_client_leaves_with_a_secret(vendors: FakeVendors, tmp_path: Path) -> None:
+    """Identifiers stay different from each other, and the same from request to request."""
+    params = {
+        "stop": [f"end of {KEY}"],
+        "metadata": {"owner": KEY},
+        "user": KEY,
+        "safety_identifier": f"{KEY}6",
+        "prompt_cache_key": "team-a",
+        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"description": KEY}}},
+    }
+    terms = Terms(form=CHAT, sent={"form": CHAT}, params={"params": params, "headers": {}})
+    async with open_engine(_redacting(vendors, tmp_path)) as engine:
+        desk: Any = SimpleNamespace(engine=engine)
+        for text in ("Rename it.", "Rename it again."):
+            turn = await Chatter(desk).send(text, terms=terms)
+            assert (await engine.explain(turn.id)).matches
+    first, second = (request.body for request in vendors.requests)
+    assert KEY not in json.dumps([first, second])
+    assert (first["stop"], first["metadata"]) == (["end of [redacted]"], {"owner": "[redacted]"})
+    assert first["prompt_cache_key"] == "team-a"
+    assert first["user"] == second["user"]
+    assert first["user"] != first["safety_identifier"], "two identifiers do not become one"
+    assert all(re.fullmatch("[0-9a-f]{64}", first[name]) for name in ("user", "safety_identifier"))
+
+
+@pytest.mark.req("SAFE-1", "API-12", "CTX-10")
+async def test_options_and_schemas_leave_another_wire_without_secrets(vendors: FakeVendors, tmp_path: Path) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "title": KEY, "description": KEY, "enum": [KEY, "b"]}},
+        "required": ["name"],
+    }
+    terms = Terms(
+        form=MESSAGES,
+        tools=(ToolSpec(name="find", description=f"Finds {KEY}.", parameters=schema),),
+        response_format=schema,
+        request_options=RequestOptions(stop=(f"end of {KEY}",)),
+    )
+    async with open_engine(_redacting(vendors, tmp_path)) as engine:
+        desk: Any = SimpleNamespace(engine=engine)
+        turn = await Chatter(desk).send("Find it.", terms=terms)
+        assert (await engine.explain(turn.id)).matches
+    (request,) = vendors.requests
+    assert KEY not in json.dumps(request.body)
+    shown = request.body["tools"][0]["function"]
+    assert (shown["name"], shown["description"]) == ("find", "Finds [redacted].")
+    assert shown["parameters"]["required"] == ["name"]
+    assert shown["parameters"]["properties"]["name"]["enum"] == ["[redacted]", "b"]
+
+
+def _redacting(vendors: FakeVendors, folder: Path) -> Settings:
+    return Settings(
+        general=General(data_dir=str(folder), default_model="open", redact_patterns=(r"sk-\w+",)),
+        models={"open": model_settings(vendors, "openai_chat")},
+    )

@@ -21,7 +21,6 @@ from contextinfinity.domain.ids import TurnId, WorkerId, new_id
 from contextinfinity.domain.message import Json, ToolCallItem, ToolOutputItem, ToolResultBlock
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.prompt import (
-    SENT,
     CallPiece,
     Finished,
     ProviderEvent,
@@ -37,7 +36,7 @@ from contextinfinity.engine.running_turn import POLL_SECONDS, RunningTurn, Terms
 from contextinfinity.engine.turn_cache import TextCache
 from contextinfinity.errors import ContextInfinityError, LedgerError, ProviderError
 from contextinfinity.prompt.assemble import Assembled
-from contextinfinity.prompt.redact import Redactor, hidden_values
+from contextinfinity.prompt.redact import Redactor, hidden_options
 from contextinfinity.providers.contract import EncodedRequest
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import CALL_PIECE, REASONING, Journal, JournalFolder
@@ -150,17 +149,8 @@ class StepRunner:
             prompt=replace(prompt, messages=await with_pictures(self.store.contents, prompt.messages)),
             max_output_tokens=model.max_output_tokens if terms is None else longest(model, assembled.tokens, terms),
             cache_key=running.turn.session_id,
-            options=model.options if terms is None else self._options(model, terms),
+            options=hidden_options(model.options if terms is None else model.options_for(terms), self.redactor),
         )
-
-    def _options(self, model: Model, terms: Terms) -> Json:
-        """Return the options of a request; the answer that a client predicts is text, and is redacted as such."""
-        options, sent = model.options_for(terms), terms.params or {}
-        params = sent.get("params") or {}
-        if "prediction" not in params or SENT not in (options or {}):
-            return options
-        shown = hidden_values(params["prediction"], self.redactor)
-        return {**options, SENT: {**sent, "params": {**params, "prediction": shown}}}
 
     async def _open(self, running: RunningTurn, step: NewStep, earlier: Journal | None) -> Turn:
         """Record the step and the texts its plan refers to (TX-P), and notify watchers before the first token.

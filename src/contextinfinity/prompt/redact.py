@@ -30,10 +30,15 @@ from contextinfinity.domain.message import (
     UnknownBlock,
     document_of,
 )
+from contextinfinity.domain.wire import text_hash
 from contextinfinity.errors import ContextInfinityError
 from contextinfinity.prompt.prompt_sections import Sections, Shown
 
 REDACTED = "[redacted]"
+IDENTIFIERS = frozenset({"prompt_cache_key", "safety_identifier", "user", "user_id"})
+"""The options by which a vendor tells users and conversations apart."""
+STRUCTURE = frozenset({"$ref", "description", "name", "required", "type"})
+"""The keys of a tool or a schema whose texts have been visited, or name something else in it."""
 
 Span: TypeAlias = tuple[int, int, int]
 """A redacted span: the number of the text, start and end."""
@@ -88,9 +93,21 @@ def hidden(text: str, redactor: Redactor | None) -> str:
     return text if redactor is None else _masked(text, secrets_in(text, redactor))
 
 
-def hidden_values(value: Json, redactor: Redactor | None) -> Json:
-    """Redact every text in a JSON value; keys are not changed."""
-    return value if redactor is None else _Texts(lambda _, text: hidden(text, redactor)).values(value)
+def hidden_options(value: Json, redactor: Redactor | None, key: str = "") -> Json:
+    """Redact every text in the options of a request; keys are not changed.
+
+    An identifier that holds something to hide becomes a hash: one user keeps one identifier, and no two share it.
+    """
+    if redactor is None:
+        return value
+    if isinstance(value, dict):
+        return {name: hidden_options(inner, redactor, name) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [hidden_options(inner, redactor) for inner in value]
+    if not isinstance(value, str):
+        return value
+    shown = hidden(value, redactor)
+    return text_hash(value).hex() if shown != value and key in IDENTIFIERS else shown
 
 
 def secrets_in(text: str, redactor: Redactor) -> list[tuple[int, int]]:
@@ -192,9 +209,11 @@ def _change_texts(sections: Sections, texts: _Texts) -> Sections:
         lead=tuple(map(texts.of("message").message, sections.lead)),
         begun=tuple(map(texts.of("message").message, sections.begun)),
     )
-    if front.sent is None:
-        return changed
-    return replace(changed, front=replace(changed.front, sent=texts.of("system").values(front.sent)))
+    # After all other texts, in the order in which they were added, so that texts of older requests keep their numbers.
+    sent = None if front.sent is None else texts.of("system").values(front.sent)
+    tools = texts.of("tools").schema(changed.front.tools)
+    form = texts.of("format").schema(texts.of("format").descriptions(front.response_format))
+    return replace(changed, front=replace(changed.front, sent=sent, tools=tools, response_format=form))
 
 
 class _Texts:
@@ -228,6 +247,19 @@ class _Texts:
                 for key, inner in value.items()
             }
         return [self.descriptions(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+    def schema(self, value: Json) -> Json:
+        """Change the other texts of tools: titles, defaults, examples and permitted values in their schemas."""
+        if isinstance(value, dict):
+            return {key: self._below(key, inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.schema(inner) for inner in value]
+        return self.text(value) if isinstance(value, str) else value
+
+    def _below(self, key: str, inner: Json) -> Json:
+        """Change the value of a key, unless it is structure; a property may have the name of such a key."""
+        is_structure = key in STRUCTURE and not isinstance(inner, dict)
+        return inner if is_structure else self.schema(inner)
 
     def _block(self, block: ContentBlock) -> ContentBlock | None:
         match block:

@@ -93,13 +93,13 @@ def test_nothing_but_texts_is_touched() -> None:
     picture = ImageBlock(media_type="image/png", source={"type": "blob", "sha256": "ab" * 32})
     result = ToolResultBlock(tool_use_id="c1", content=(TextBlock(text="ab"), picture), is_error=True)
     tools = [{"name": "ab", "description": "ab", "parameters": {"type": "object", "properties": {"ab": {}}}}]
-    front = Front(system="", tools=tools, response_format={"ab": "ab"})
+    front = Front(system="", tools=tools, response_format={"ab": "ab", "required": ["ab"]})
     material = sections(front=front, turns=(), message=Message(role="user", blocks=(result,)))
     hidden, spans = redact(material, by_patterns(["ab"]))
     assert hidden.message.blocks == (replace(result, content=(TextBlock(text=REDACTED), picture)),)
-    assert hidden.front.tools == [{**tools[0], "description": REDACTED}], "names and schemas are code"
-    assert hidden.front.response_format == {"ab": "ab"}
-    assert len(spans) == 2
+    assert hidden.front.tools == [{**tools[0], "description": REDACTED}], "names and keys are code"
+    assert hidden.front.response_format == {"ab": REDACTED, "required": ["ab"]}
+    assert len(spans) == 3
 
 
 @pytest.mark.req("SAFE-1")
