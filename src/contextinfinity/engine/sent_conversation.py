@@ -45,7 +45,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from hashlib import blake2b
-from itertools import accumulate, chain
+from itertools import chain
 
 import msgspec
 from msgspec import Struct
@@ -53,7 +53,7 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.message import Json, Message, Role, ToolResultBlock, ToolUseBlock, joined
-from contextinfinity.domain.prefix_hash import after, alone, beginning, plain_text, says_the_same
+from contextinfinity.domain.prefix_hash import after, after_each, alone, beginning, plain_text, says_the_same
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.turn import COMPACTION, SIDE, Exchange, Phase, Turn
 from contextinfinity.engine.image_content import Blobs, named_by_hash
@@ -256,7 +256,7 @@ def hash_conversation(sent: SentConversation, owner: Owner) -> HashedConversatio
     greeting = sides.pop(0) if sides[0].role == "assistant" else None
     begun = beginning(owner, sent.end_user)
     begun = begun if greeting is None else after(begun, greeting)
-    *hashes, asked = accumulate(sides, after, initial=begun)
+    *hashes, asked = after_each(begun, sides)
     exact_before, exact = _exact_hashes(rows[:-2], (*chain.from_iterable(rows[-2:]), *begun_answer))
     return HashedConversation(
         is_new=sent.is_new,
