@@ -53,7 +53,7 @@ from contextinfinity.storage.contract import Store
 from contextinfinity.storage.sqlite.integrity import Inspection
 from contextinfinity.storage.sqlite.store import SqliteStore
 from contextinfinity_testing.builders import WORKER, commit_turn
-from tests.ledgers import open_store
+from tests.ledgers import ledger_url, open_store
 from tests.properties.nouns import JSON, values
 from tests.sizes import sized
 
@@ -322,6 +322,8 @@ async def check_copy(store: Store, sessions: Sequence[str], owner: Owner, *, is_
         assert sum(one.added for one in again.sessions) == 0
         assert await out(copy, "cix") == exported
         await copy.close()
+        if ledger_url(ledger) is not None:  # the inspection reads a SQLite file
+            return
         with Inspection(ledger) as inspection:
             found = list(inspection.violations(dead=(), progress=lambda *_: None))
         assert not found, found
