@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 if sys.platform == "win32":
     raise ImportError("ContextInfinity runs on Linux and macOS. On Windows, install it inside WSL 2.")
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 _HOME = {
     "ContextInfinityError": ("contextinfinity.errors", "ContextInfinityError"),
