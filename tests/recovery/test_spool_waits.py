@@ -174,6 +174,22 @@ async def test_a_session_that_is_spooled_during_a_replay_lands_before_its_turns(
     await store.close()
 
 
+@pytest.mark.req("STREAM-3", "CHATMEM-6")
+async def test_an_interrupted_turn_is_not_taken_over_before_its_spooled_calls_are_in_the_ledger(tmp_path: Path) -> None:
+    """What it had shown is in the journals of these calls."""
+    dead, store = new_id(), open_store(tmp_path / "ledger.db")
+    branch = await new_branch(store)
+    turn = await store.turns.accept(new_turn(branch.id, "one", dead))
+    spool = Spool(tmp_path, dead)
+    await spool.append([written(ReplayedTurn(turn_id=turn.id, begun=True, steps=(new_step(),)))])
+    spool.close()
+    replay = Replay(tmp_path, store, Spooled(), Recent())
+    assert await replay.take_interrupted(dead, new_id()) == ()
+    await replay.run()
+    assert await replay.take_interrupted(dead, new_id()) == (turn.id,)
+    await store.close()
+
+
 @pytest.mark.req("CHATMEM-6")
 async def test_a_ledger_that_is_away_does_not_stop_the_recovery_of_a_spool(tmp_path: Path) -> None:
     dead, store = new_id(), open_store(tmp_path / "ledger.db")

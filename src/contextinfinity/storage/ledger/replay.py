@@ -102,13 +102,13 @@ def _end(connection: Connection, turn: Turn, end: TurnEnd, *, failed: bool) -> T
 
 
 def take_interrupted(
-    connection: Connection, dead: WorkerId, by: WorkerId, *, ended: Collection[TurnId]
+    connection: Connection, dead: WorkerId, by: WorkerId, *, kept: Collection[TurnId]
 ) -> tuple[TurnId, ...]:
-    """Assign the unfinished turns of a dead worker to ``by`` and queue its jobs again; leave those that ``ended``.
+    """Assign the unfinished turns of a dead worker to ``by`` and queue its jobs again, but for those ``kept``.
 
-    The ends of those are in its spool. The others were interrupted: the spool cannot be replayed before they end.
+    More of those is in its spool. The others were interrupted: the spool cannot be replayed before they end.
     """
-    left = frozenset(ended)
+    left = frozenset(kept)
     turns = sorted(unpack(key) for (key,) in connection.many("select_unfinished_of", {"dead": dead}))
     taken = tuple(turn_id for turn_id in turns if turn_id not in left)
     for turn_id in taken:

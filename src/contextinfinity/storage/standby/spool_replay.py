@@ -141,15 +141,17 @@ class Replay:
     async def take_interrupted(self, dead: WorkerId, by: WorkerId) -> tuple[TurnId, ...]:
         """Take over the turns of an ended process whose ends are not in its spool, as turns in spools may wait for
         them; none without a spool, or while the ledger is away.
+
+        What the spool has of them has to be in the ledger first: without its steps, what a turn had shown is not found.
         """
         path = self.folder / f"{dead}{SUFFIX}"
         with taken(path) as is_mine:
             if not is_mine:
                 return ()
-            items = read(path).turns.values()
-            ended = [id_of(item) for item in items if isinstance(item, ReplayedTurn) and item.end is not None]
+            items = [item for item in read(path).turns.values() if isinstance(item, ReplayedTurn)]
+            kept = [item.turn_id for item in items if item.end is not None or not self.is_replayed(item)]
             try:
-                return await self._ledger.replays.take_interrupted(dead, by, ended=ended)
+                return await self._ledger.replays.take_interrupted(dead, by, kept=kept)
             except NOT_NOW as error:
                 log.info("the turns of %s cannot be taken over yet: %s", dead, error)
                 return ()
