@@ -12,8 +12,8 @@ from contextinfinity.cli.demo.demo_command import CONFIG
 from contextinfinity.cli.demo.demo_player import play
 from contextinfinity.cli.engine_thread import opening
 from contextinfinity.settings import load_settings
-from contextinfinity.tui.help_screen import PANELS
 from contextinfinity.tui.workbench_app import Start, WorkbenchApp
+from contextinfinity.tui.workbench_keys import PANELS
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 SIZE = (140, 40)

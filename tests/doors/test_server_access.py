@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from contextinfinity.cli.main import app
-from contextinfinity.client.references import cursor_of
+from contextinfinity.client.cursors import cursor_of
 from contextinfinity.domain.ids import Position, now
 from contextinfinity.server.app import make_app
 from contextinfinity.settings import Settings

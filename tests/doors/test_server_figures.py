@@ -13,7 +13,8 @@ import httpx2
 import pytest
 
 from contextinfinity.storage.sqlite.connection import connect
-from contextinfinity.telemetry.counters import Counted, Stage
+from contextinfinity.telemetry.counters import Counted
+from contextinfinity.telemetry.stage_times import Stage
 from tests.doors.server import Server, pause
 
 TIGHT = """\

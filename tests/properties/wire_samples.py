@@ -22,7 +22,7 @@ from contextinfinity.domain.events import (
     TurnFailed,
     TurnStarted,
 )
-from contextinfinity.domain.job import Job, Worker
+from contextinfinity.domain.job import Job
 from contextinfinity.domain.memory import Memory, MemoryReference
 from contextinfinity.domain.message import (
     AssistantItem,
@@ -73,6 +73,7 @@ from contextinfinity.domain.turn import (
     Turn,
     Usage,
 )
+from contextinfinity.domain.worker import Worker
 
 SESSION, BRANCH, STATE, TURN, STEP, CHUNK, MEMORY = (f"0192f0c1-2345-7abc-8def-00000000000{n}" for n in range(1, 8))
 OTHER = "0192f0c1-2345-7abc-8def-0123456789ab"

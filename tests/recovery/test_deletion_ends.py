@@ -226,9 +226,9 @@ async def test_what_another_process_holds_of_a_conversation_is_deleted_and_its_s
         turn = NewTurn(id=new_id(), branch_id=branch, message=say("user", DOOMED))
         landing = ReplayedTurn(turn_id=turn.id or "", new=turn, said_at=now())
         end = ReplayedTurn(turn_id=turn.id or "", end=TurnEnd(outcome="failed"), failed=True)
+        before = len(await engine.store.turns.history(branch))
         spool = Spool(folder / "ledger.db-spool", new_id())
         await spool.append([written(landing), written(end)])
-        before = len(await engine.store.turns.history(branch))
         deleted = await engine.delete(doomed)
         assert deleted.turns == before + 1
         (told,) = deleted.remaining

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from contextinfinity.telemetry.counters import MOST_REPEATS, PERIOD_SECONDS, RepeatLimit
+from contextinfinity.telemetry.repeat_limit import MOST_REPEATS, PERIOD_SECONDS, RepeatLimit
 
 
 class Lines(logging.Handler):

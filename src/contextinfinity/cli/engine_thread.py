@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from contextinfinity.cli.command_options import CommonOptions, Terminated, settings_for
 from contextinfinity.cli.output import print_notice
 from contextinfinity.errors import LedgerError
-from contextinfinity.telemetry.counters import RepeatLimit
+from contextinfinity.telemetry.repeat_limit import RepeatLimit
 from contextinfinity.wiring import holds_ledger, open_client, open_standby
 
 if TYPE_CHECKING:

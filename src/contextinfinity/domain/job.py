@@ -1,10 +1,7 @@
-"""Background jobs and the workers that run them.
+"""Background jobs.
 
 A job is queued in the transaction that makes it necessary, so it is as durable as its turn. The jobs of a branch run
 one at a time, those of one type in turn order, on any worker; a fold may be slow and runs in parallel with the others.
-A worker is one process; it owns the turns it answers until it exits or is found dead.
-
-An engine's health is ready or degraded, with the reason and the start time.
 """
 
 from __future__ import annotations
@@ -93,30 +90,3 @@ class Backlog(Struct, frozen=True, kw_only=True):
     failed: int = 0
     by_type: dict[str, int] = {}
     oldest: datetime | None = None
-
-
-class Worker(Struct, frozen=True, kw_only=True):
-    """A worker process. ``beats`` counts its heartbeats: a count that stops is detected without comparing clocks."""
-
-    id: WorkerId
-    host: str
-    pid: int
-    started_at: datetime
-    beats: int = 0
-
-
-class TakenOver(Struct, frozen=True, kw_only=True):
-    """Work taken over from a dead worker: its unfinished turns, and the number of requeued jobs."""
-
-    turns: tuple[TurnId, ...] = ()
-    jobs: int = 0
-
-
-class StoreHealth(Struct, frozen=True, kw_only=True):
-    """``degraded``: messages are answered, but some turns are not in the ledger yet or may never be."""
-
-    status: Literal["ready", "degraded"] = "ready"
-    reason: str = ""
-    since: datetime | None = None
-    spool_depth: int = 0
-    """The number of turns and sessions that wait in the local spool."""

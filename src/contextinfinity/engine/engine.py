@@ -27,13 +27,13 @@ from msgspec.structs import replace
 
 from contextinfinity.domain.events import CompactionEvent, Event, FinishedTurn, TurnStarted
 from contextinfinity.domain.ids import BranchId, ChunkId, TurnId, is_id, is_ours, new_id
-from contextinfinity.domain.job import StoreHealth
 from contextinfinity.domain.message import ContentBlock, Message, TextBlock, say
 from contextinfinity.domain.plan import Budget, Plan, Route
 from contextinfinity.domain.prefix_hash import says_the_same
 from contextinfinity.domain.search import ChunkSide, ChunkType, Hits, IndexReport, ProgressCallback, Scope
 from contextinfinity.domain.session import Branch, CleanupResult, Deleted, IdempotencyKey, NewSession, Owner, Session
 from contextinfinity.domain.state import State
+from contextinfinity.domain.store_health import StoreHealth
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
 from contextinfinity.domain.wire import NUL, unicode_only
 from contextinfinity.engine.artifacts import owned_chunk

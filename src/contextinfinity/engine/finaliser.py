@@ -33,7 +33,7 @@ from contextinfinity.engine.step import INTERRUPTED, StepProgress
 from contextinfinity.engine.turn_cache import AnsweredTurns
 from contextinfinity.errors import LedgerClosed, LedgerError
 from contextinfinity.storage.ledger.turns import Turns
-from contextinfinity.telemetry.counters import note_step
+from contextinfinity.telemetry.figures import note_step
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from contextinfinity.engine.turn_cache import length
 from contextinfinity.prompt.measure import Measure
 from contextinfinity.prompt.prompt_sections import Artifact, shown_turns
 from contextinfinity.storage.contract import Store
-from contextinfinity.telemetry.counters import timed
+from contextinfinity.telemetry.stage_times import timed
 
 if TYPE_CHECKING:
     from contextinfinity.engine.history_search import HistorySearch

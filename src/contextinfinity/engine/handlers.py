@@ -22,7 +22,7 @@ from contextinfinity.engine.running_turn import RunningTurn
 from contextinfinity.engine.turn_cache import Caches
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.ledger.keyword_index import BORROWED_FROM
-from contextinfinity.telemetry.counters import timed
+from contextinfinity.telemetry.stage_times import timed
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -53,7 +53,8 @@ from contextinfinity.retrieval.ranking import RankingInputs, SearchResults, rank
 from contextinfinity.retrieval.speakers import possible_names, speakers_of, with_speakers
 from contextinfinity.retrieval.superseding import may_be_outdated
 from contextinfinity.storage.contract import Store
-from contextinfinity.telemetry.counters import RetrievalFigures, note, timed
+from contextinfinity.telemetry.figures import RetrievalFigures, note
+from contextinfinity.telemetry.stage_times import timed
 from contextinfinity.text.cues import carries_content, words
 from contextinfinity.text.keywords import terms
 from contextinfinity.text.tokens.encodings import encoding

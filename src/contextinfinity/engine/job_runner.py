@@ -28,7 +28,7 @@ from contextinfinity.errors import JobLost, LedgerAway, LedgerClosed, LedgerErro
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.database import maintenance_context
 from contextinfinity.storage.ledger.jobs import Jobs
-from contextinfinity.telemetry.counters import Stage, collect, timed
+from contextinfinity.telemetry.stage_times import Stage, collect, timed
 
 log = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Self
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId, WorkerId, new_id
-from contextinfinity.domain.job import Worker
 from contextinfinity.domain.session import Session
 from contextinfinity.domain.turn import NewTurn, Phase, Turn
+from contextinfinity.domain.worker import Worker
 from contextinfinity.engine.deleting import Cleaner
 from contextinfinity.engine.engine_setup import Setup
 from contextinfinity.engine.lazy_modules import FOR_THE_INDEX, loaded, preload

@@ -40,7 +40,7 @@ from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.prompt.prompt_sections import Sections, render_rounds
 from contextinfinity.prompt.tasks import continues_task
 from contextinfinity.storage.contract import Store
-from contextinfinity.telemetry.counters import timed
+from contextinfinity.telemetry.stage_times import timed
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

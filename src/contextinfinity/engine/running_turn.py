@@ -44,7 +44,7 @@ from contextinfinity.domain.turn import OPEN_PHASES, PARAGRAPH, UNFINISHED, NewS
 from contextinfinity.errors import NotFound
 from contextinfinity.storage.journal import CALL_PIECE, END, REASONING, Journal, JournalEntry, JournalFolder, event_id
 from contextinfinity.storage.ledger.turns import Turns
-from contextinfinity.telemetry.counters import note_turn
+from contextinfinity.telemetry.figures import note_turn
 
 MOST_UNHEARD = 100
 """The maximum number of buffered events for a slow follower."""

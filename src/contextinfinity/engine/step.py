@@ -41,7 +41,8 @@ from contextinfinity.providers.contract import EncodedRequest
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.journal import CALL_PIECE, REASONING, Journal, JournalFolder
 from contextinfinity.storage.ledger.turns import Turns
-from contextinfinity.telemetry.counters import count, note_latency, timed
+from contextinfinity.telemetry.counters import count
+from contextinfinity.telemetry.stage_times import note_latency, timed
 from contextinfinity.tools.toolbox import Toolbox
 
 log = logging.getLogger(__name__)

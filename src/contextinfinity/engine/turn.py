@@ -23,7 +23,7 @@ from contextinfinity.engine.running_turn import POLL_SECONDS, RunningTurn, TurnN
 from contextinfinity.engine.step import problem_of, until_done_or_cancelled
 from contextinfinity.errors import BranchBusy, ContextInfinityError, LedgerError, TurnLost, WrongPhase
 from contextinfinity.storage.contract import Store
-from contextinfinity.telemetry.counters import collect
+from contextinfinity.telemetry.stage_times import collect
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from contextinfinity.client.contract import Client, TurnTarget
-from contextinfinity.client.references import cursor_of, position_of
+from contextinfinity.client.cursors import cursor_of, position_of
 from contextinfinity.client.results import ShownTurn
 from contextinfinity.domain.message import Json
 from contextinfinity.errors import InvalidInput

@@ -20,6 +20,7 @@ from contextinfinity.errors import ContextInfinityError
 from contextinfinity.server import (
     bodies,
     chat_routes,
+    exchange_routes,
     mcp_routes,
     memory_routes,
     message_routes,
@@ -60,7 +61,7 @@ ROUTERS = [
     memory_routes.search_router,
     memory_routes.routes,
     chat_routes.routes,
-    operations.exchange_router,
+    exchange_routes.routes,
     v1.routes,
     v1_responses.routes,
     v1_responses.conversation_router,

@@ -44,16 +44,9 @@ from contextinfinity.client.results import Health
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import TooMany
 from contextinfinity.settings import Retention, Server, Settings
-from contextinfinity.telemetry.counters import (
-    Counted,
-    Noted,
-    RetrievalFigures,
-    StepFigures,
-    TurnFigures,
-    counters,
-    noted,
-    taken,
-)
+from contextinfinity.telemetry.counters import Counted, counters
+from contextinfinity.telemetry.figures import Noted, RetrievalFigures, StepFigures, TurnFigures, noted
+from contextinfinity.telemetry.stage_times import taken
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"

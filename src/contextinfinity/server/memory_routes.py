@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
 from contextinfinity.client.contract import TurnTarget
-from contextinfinity.client.references import cursor_of, position_of
+from contextinfinity.client.cursors import cursor_of, position_of
 from contextinfinity.client.results import Findings, Forgotten, MemoryPage, ShownMemory
 from contextinfinity.domain.search import ChunkSide, ChunkType, Hits
 from contextinfinity.server.auth import ActingUser, ActingWith, Asking, ForUser, acting, acting_with

@@ -49,7 +49,7 @@ from contextinfinity.server.app import make_app
 from contextinfinity.server.app_state import FOLDER_VARIABLE, AppState, OpenClient, Share, forget_worker
 from contextinfinity.server.guard import is_loopback
 from contextinfinity.settings import Settings
-from contextinfinity.telemetry.counters import RepeatLimit
+from contextinfinity.telemetry.repeat_limit import RepeatLimit
 
 LogFormat: TypeAlias = Literal["json", "text"]
 LOGGER = "contextinfinity"

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Header, Query
 from msgspec import UNSET
 from starlette.responses import Response
 
-from contextinfinity.client.references import cursor_of, position_of
+from contextinfinity.client.cursors import cursor_of, position_of
 from contextinfinity.client.results import (
     BranchList,
     Committed,

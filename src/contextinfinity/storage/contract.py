@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from contextinfinity.domain.ids import ChunkId
-from contextinfinity.domain.job import StoreHealth
 from contextinfinity.domain.search import Chunk, Namespace, Scope, VectorHit
+from contextinfinity.domain.store_health import StoreHealth
 from contextinfinity.storage.database import Database
 from contextinfinity.storage.journal.shared import SharedJournals
 from contextinfinity.storage.ledger.chunks import Chunks

@@ -20,7 +20,7 @@ from textual.app import App
 from contextinfinity.domain.events import CompactionCompleted, CompactionEvent, CompactionFailed
 from contextinfinity.domain.session import Owner
 from contextinfinity.errors import ContextInfinityError
-from contextinfinity.telemetry.counters import RepeatLimit
+from contextinfinity.telemetry.repeat_limit import RepeatLimit
 
 if TYPE_CHECKING:
     from contextinfinity.client.contract import Client

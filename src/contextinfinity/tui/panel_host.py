@@ -9,10 +9,10 @@ from textual.app import App
 
 from contextinfinity.tui.composer import Composer
 from contextinfinity.tui.dialogs import ChoiceDialog
-from contextinfinity.tui.help_screen import BY_NAME, PANELS
 from contextinfinity.tui.live_turn import Look
 from contextinfinity.tui.open_conversation import OpenConversation
 from contextinfinity.tui.panels.panel import Panel
+from contextinfinity.tui.workbench_keys import BY_NAME, PANELS
 
 
 class PanelHost(App[None]):

@@ -30,7 +30,7 @@ from contextinfinity.tui.answers import Answers
 from contextinfinity.tui.client_thread import ClientThread, Submit, follow_folds, log_notices
 from contextinfinity.tui.composer import Composer
 from contextinfinity.tui.dialogs import TurnMenu
-from contextinfinity.tui.help_screen import PANELS, HelpScreen, commands_of
+from contextinfinity.tui.help_screen import HelpScreen
 from contextinfinity.tui.live_turn import Look
 from contextinfinity.tui.open_conversation import NEW, OpenConversation
 from contextinfinity.tui.panel_host import PanelHost
@@ -40,6 +40,7 @@ from contextinfinity.tui.panels.search_panel import SearchPanel
 from contextinfinity.tui.sidebar import Sidebar
 from contextinfinity.tui.status_header import StatusHeader
 from contextinfinity.tui.transcript import Transcript
+from contextinfinity.tui.workbench_keys import PANELS, commands_of
 
 if TYPE_CHECKING:
     from contextinfinity.client.contract import Client

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.tui_pictures import PLACES
-from contextinfinity.tui.help_screen import PANELS
+from contextinfinity.tui.workbench_keys import PANELS
 from tests.doors.tui.workbench import steady, workbench
 
 pytestmark = pytest.mark.xdist_group("tui")

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from contextinfinity.client.references import cursor_of, position_of
+from contextinfinity.client.cursors import cursor_of, position_of
 from contextinfinity.domain.ids import Position, new_id, now
 from contextinfinity.errors import InvalidInput
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextinfinity.server.web.page_routes import ATTRIBUTES, MAX_CHARS, TAGS, highlight, render
+from contextinfinity.server.web.highlighting import highlight
+from contextinfinity.server.web.markdown import ATTRIBUTES, MAX_CHARS, TAGS, render
 from tests.cases import each
 from tests.sizes import sized
 

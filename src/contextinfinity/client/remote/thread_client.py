@@ -11,7 +11,8 @@ from uuid import uuid4
 import msgspec
 
 from contextinfinity.client.contract import LOCAL, TurnTarget
-from contextinfinity.client.references import LAST, cursor_of, fits, only_match
+from contextinfinity.client.cursors import cursor_of
+from contextinfinity.client.references import LAST, fits, only_match
 from contextinfinity.client.remote.conversation_client import ANY
 from contextinfinity.client.remote.server_connection import WAITS, ServerConnection, Unreachable, path
 from contextinfinity.client.results import (

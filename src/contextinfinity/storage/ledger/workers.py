@@ -7,7 +7,7 @@ import socket
 from typing import Protocol
 
 from contextinfinity.domain.ids import WorkerId, from_millis, new_id, now, to_millis
-from contextinfinity.domain.job import TakenOver, Worker
+from contextinfinity.domain.worker import TakenOver, Worker
 from contextinfinity.errors import WorkerLost
 from contextinfinity.storage.database import Connection, Database, StoreResource, reads
 from contextinfinity.storage.ledger.prefix_hashes import note_dead

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from contextinfinity.domain.ids import WorkerId
-from contextinfinity.domain.job import StoreHealth
+from contextinfinity.domain.store_health import StoreHealth
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.database import Connection, Database
 from contextinfinity.storage.journal.shared import SharedJournals

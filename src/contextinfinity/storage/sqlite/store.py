@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from contextinfinity.domain.job import StoreHealth
+from contextinfinity.domain.store_health import StoreHealth
 from contextinfinity.errors import LedgerError
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.encryption.folder_swap import lock_shared

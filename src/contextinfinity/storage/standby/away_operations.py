@@ -16,12 +16,13 @@ from typing import Any, Generic, TypeVar
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, SessionId, TurnId, WorkerId, new_id
-from contextinfinity.domain.job import Job, JobType, TakenOver, Worker
+from contextinfinity.domain.job import Job, JobType
 from contextinfinity.domain.plan import Plan
 from contextinfinity.domain.session import Branch, IdempotencyKey, NewSession, Owner, Removed, Session
 from contextinfinity.domain.state import BranchTail, KnownTurns, State
 from contextinfinity.domain.turn import Exchange, NewStep, NewTurn, Phase, Step, Turn, TurnEnd
 from contextinfinity.domain.wire import text_hash
+from contextinfinity.domain.worker import TakenOver, Worker
 from contextinfinity.errors import LedgerAway, LedgerError, NotFound
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.ledger.contents import Contents

@@ -19,9 +19,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import BranchId, SessionId, StateId, TurnId, WorkerId, new_id, now
-from contextinfinity.domain.job import StoreHealth
 from contextinfinity.domain.session import NewSession, Owner, Session
 from contextinfinity.domain.state import State
+from contextinfinity.domain.store_health import StoreHealth
 from contextinfinity.domain.turn import NewStep, Turn
 from contextinfinity.errors import AlreadyExists, BranchBusy, LedgerAway, NotFound, OutOfOrder, SpoolFull
 from contextinfinity.storage.contract import Store

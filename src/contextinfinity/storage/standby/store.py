@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from contextinfinity.domain.ids import new_id, now
-from contextinfinity.domain.job import StoreHealth
+from contextinfinity.domain.store_health import StoreHealth
 from contextinfinity.errors import LedgerFailed
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.database import maintenance_context
