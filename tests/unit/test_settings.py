@@ -186,6 +186,7 @@ def test_every_key_can_be_set_from_the_environment(tmp_path: Path) -> None:
     new |= {"retrieval.packing_target_tokens": 700}
     new |= {"server.workers": 2, "server.allowed_hosts": ("a.org", "b.org"), "server.cors_origins": ("https://a.org",)}
     new |= {"compaction.summary_budget_tokens": 700, "retention.backups_kept": 5, "retention.hours": 12.0}
+    new |= {"retention.raw_response_hours": 6.0}
     new |= {"general.redact": ("emails", "api_keys"), "general.max_dollars_per_day": 2.5}
     new |= {"general.max_dollars_per_month": 30.0}
     new |= {"local.threads": 2, "general.redact_with": "my_module:hide", "general.redact_patterns": ("[0-9]{4}", "ann")}
