@@ -115,7 +115,7 @@ class House:
         text = turn.user_message.rendered_text
         chunks = await self.engine.store.chunks.index(turn_id, [slice_of(text, words)])
         chunk = next(chunk for chunk in chunks if chunk.rendered_text == words)
-        (piece,) = await attachments(self.engine.store, turn.session_id, [chunk.id])
+        (piece,) = await attachments(self.engine.store, turn.session_id, [chunk.id], None)
         self.pieces = (*self.pieces, replace(piece, score=1 - len(self.pieces) / 10))
         return chunk.id
 

@@ -187,6 +187,17 @@ async def test_an_embedder_that_is_away_costs_nothing_but_its_share(tmp_path: Pa
         assert any("vectors" in what for what in hits.missing)
 
 
+class Listening(Turned):
+    """An embedder that keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    async def embed(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
+        self.heard += texts
+        return await super().embed(texts, kind=kind)
+
+
 class Slow(Turned):
     """An embedder that keeps questions waiting; ``asked`` counts them."""
 
@@ -265,6 +276,24 @@ async def test_no_half_of_a_secret_leaves_with_a_slice(tmp_path: Path) -> None:
         await grown(desk, f"{long} The harbour office pays with {card} as always. {long}")
         await desk.ask("With what does the harbour office pay as always?")
         assert "4111" not in str(desk.prompts[-1])
+
+
+@pytest.mark.req("SAFE-1", "RETRIEVE-8")
+async def test_no_part_of_a_secret_that_several_chunks_hold_is_embedded_or_attached(tmp_path: Path) -> None:
+    lines = [f"{number:02d}Kx" + "Qm9vLz7" * 8 for number in range(50)]
+    key = "\n".join(["-----BEGIN PRIVATE KEY-----", *lines, "-----END PRIVATE KEY-----"])
+    embedder = Listening()
+    async with Desk(
+        tmp_path, setup=setup(embedder, redactor=by_patterns([r"(?s)-----BEGIN.*?END PRIVATE KEY-----"]))
+    ) as desk:
+        await grown(desk, f"This is the key of the harbour: {key}")
+        hits = await desk.engine.search("key harbour", thread_id=desk.thread)
+        chunks = await desk.engine.store.chunks.of_turn(hits.hits[0].turn_id)
+        assert len(chunks) > 3
+        await desk.ask("What now?", attach=tuple(chunk.id for chunk in chunks[1:7]))
+        await desk.settle()
+        sent = [*embedder.heard, str(desk.prompts[-1])]
+        assert [line for line in lines if any(line[:20] in text for text in sent)] == []
 
 
 # --- by hand ---

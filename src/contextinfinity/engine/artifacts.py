@@ -15,6 +15,7 @@ from contextinfinity.domain.session import Owner
 from contextinfinity.domain.turn import Turn
 from contextinfinity.errors import NotFound
 from contextinfinity.prompt.prompt_sections import Artifact
+from contextinfinity.prompt.redact import Redactor, secrets_in, without_halves
 from contextinfinity.storage.contract import Store
 
 if TYPE_CHECKING:
@@ -60,16 +61,22 @@ async def artifact_again(store: Store, session_id: SessionId, placed: Retrieved)
     )
 
 
-async def attachments(store: Store, session_id: SessionId, wanted: Sequence[ChunkId]) -> tuple[Artifact, ...]:
-    """Return the attached chunks as artifacts; raise ``NotFound`` for a chunk of another owner."""
+async def attachments(
+    store: Store, session_id: SessionId, wanted: Sequence[ChunkId], redactor: Redactor | None
+) -> tuple[Artifact, ...]:
+    """Return the attached chunks as artifacts, without secrets that a chunk halves; raise ``NotFound`` for a chunk of
+    another owner.
+    """
     own = await store.sessions.get(session_id) if wanted else None
     found = []
     for chunk_id in wanted:
         chunk = await owned_chunk(store, None if own is None else own.owner, chunk_id)
         (entry,) = await store.index.read([place_of(chunk)])
-        artifact = _artifact(entry, session_id, chunk.id, chunk.rendered_text)
-        found.append(replace(artifact, start=chunk.start, end=chunk.end, tokens=chunk.token_est))
-    return tuple(found)
+        secrets = [] if redactor is None else secrets_in(entry.text, redactor)
+        start, end = without_halves(chunk.start, chunk.end, secrets)
+        artifact = _artifact(entry, session_id, chunk.id, entry.text[start:end])
+        found.append(replace(artifact, start=start, end=end, tokens=chunk.token_est))
+    return tuple(artifact for artifact in found if artifact.text)
 
 
 async def owned_chunk(store: Store, owner: Owner | None, chunk_id: ChunkId) -> Chunk:

@@ -110,7 +110,7 @@ class Gathering:
         turn, missing = running.turn, recalled.missing
         if recalled.is_as_sent or (recalled.terms is not None and recalled.continues_task):
             return ()
-        attached = await attachments(self.store, turn.session_id, running.asked.attach)
+        attached = await attachments(self.store, turn.session_id, running.asked.attach, self.setup.redactor)
         budget = recalled.home.budget(self.setup.ceilings)
         need = Need(
             turn=turn,

@@ -43,7 +43,7 @@ from contextinfinity.engine.optional_stage import run_optional
 from contextinfinity.errors import ProviderError
 from contextinfinity.prompt.prompt_sections import Artifact
 from contextinfinity.prompt.quoting import quote
-from contextinfinity.prompt.redact import Redactor, hidden, secrets_in
+from contextinfinity.prompt.redact import Redactor, hidden, secrets_in, without_halves
 from contextinfinity.retrieval.calibration import KNOWN, RARE, Calibration, calibration_of
 from contextinfinity.retrieval.candidates import Candidate, candidate_of, passages_to_rank
 from contextinfinity.retrieval.chunking import ENCODING
@@ -432,11 +432,8 @@ def _without_halves(
         return piece
     if entry is None or piece.form == "summary":  # a summary is composed of several passages
         return msgspec.structs.replace(piece, text="")
-    start, end = piece.start, piece.end
-    for first, last in secrets_in(entry.text, redactor):
-        start = last if first < start < last else start
-        end = first if first < end < last else end
-    return msgspec.structs.replace(piece, start=start, end=max(start, end), text=entry.text[start : max(start, end)])
+    start, end = without_halves(piece.start, piece.end, secrets_in(entry.text, redactor))
+    return msgspec.structs.replace(piece, start=start, end=end, text=entry.text[start:end])
 
 
 # --- search ---

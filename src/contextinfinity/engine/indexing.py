@@ -19,14 +19,23 @@ import numpy as np
 
 from contextinfinity.domain.ids import TurnId
 from contextinfinity.domain.job import AnsweredTurn
-from contextinfinity.domain.search import Embedding, IndexReport, Namespace, NewChunk, ProgressCallback, packed
-from contextinfinity.domain.turn import Turn
+from contextinfinity.domain.search import (
+    Chunk,
+    Embedding,
+    IndexReport,
+    Namespace,
+    NewChunk,
+    ProgressCallback,
+    packed,
+    place_of,
+)
+from contextinfinity.domain.turn import Turn, sides_of
 from contextinfinity.embedders.contract import Embedder
 from contextinfinity.engine.engine_setup import RetrievalParts
 from contextinfinity.engine.job_runner import Throttle
 from contextinfinity.engine.running_turn import RunningTurn
 from contextinfinity.errors import LedgerFull, LedgerReadOnly, ProviderError
-from contextinfinity.prompt.redact import Redactor, hidden
+from contextinfinity.prompt.redact import Redactor, hidden_part, secrets_in
 from contextinfinity.retrieval.chunk_boundaries import may_change_topic
 from contextinfinity.retrieval.chunking import ChunkDraft, chunks_of
 from contextinfinity.storage.contract import Store, Vectors
@@ -104,7 +113,7 @@ class Indexer:
         self, cuts: Sequence[tuple[Turn, tuple[ChunkDraft, ...]]], embedder: Embedder | None
     ) -> list[tuple[TurnId, tuple[NewChunk, ...]]]:
         """Embed the chunks of turns; without an embedder they have no vectors."""
-        texts = [hidden(cut.text, self.redactor) for _, found in cuts for cut in found]
+        texts = [text for turn, found in cuts for text in _texts(turn, found, self.redactor)]
         rows: Iterator[bytes | None] = repeat(None) if embedder is None else iter(await vectors_of(embedder, texts))
         return [(turn.id, tuple(_new(cut, embedder, next(rows)) for cut in found)) for turn, found in cuts]
 
@@ -166,13 +175,20 @@ class Indexer:
         vectors, done, throttle = self.store.vectors, 0, Throttle(self.running)
         total = (await self.store.index.state()).chunks - namespace.placed
         while chunks := await vectors.unplaced(namespace.name, limit=PAGE):
-            texts = [hidden(chunk.rendered_text, self.redactor) for chunk in chunks]
-            rows = await _each_of(embedder, texts)
+            rows = await _each_of(embedder, await self._stored_texts(chunks))
             await vectors.place(namespace.name, [(chunk.id, row) for chunk, row in zip(chunks, rows, strict=True)])
             done += len(chunks)
             report(done, max(done, total))
             await throttle.pause()
         return done
+
+    async def _stored_texts(self, chunks: Sequence[Chunk]) -> list[str]:
+        """Return the texts of stored chunks without the secrets of their messages."""
+        if self.redactor is None:
+            return [chunk.rendered_text for chunk in chunks]
+        entries = await self.store.index.read([*dict.fromkeys(map(place_of, chunks))])
+        secrets = {entry.place: secrets_in(entry.text, self.redactor) for entry in entries}
+        return [hidden_part(chunk.rendered_text, chunk.start, secrets.get(place_of(chunk), ())) for chunk in chunks]
 
 
 async def current_embedder(vectors: Vectors, retrieval: RetrievalParts | None) -> Embedder | None:
@@ -231,6 +247,14 @@ async def _cut(turn: Turn, earlier: Sequence[Turn]) -> tuple[ChunkDraft, ...]:
     if turn.rounds or any(map(may_change_topic, (turn.user_message.rendered_text, turn.text))):
         return await asyncio.to_thread(chunks_of, turn, earlier)
     return chunks_of(turn, earlier)
+
+
+def _texts(turn: Turn, cuts: Sequence[ChunkDraft], redactor: Redactor | None) -> list[str]:
+    """Return the texts of the chunks of a turn without the secrets of its messages."""
+    if redactor is None:
+        return [cut.text for cut in cuts]
+    secrets = {spoken.side: secrets_in(spoken.text, redactor) for spoken in sides_of(turn)}
+    return [hidden_part(cut.text, cut.start, secrets[cut.side]) for cut in cuts]
 
 
 def _new(cut: ChunkDraft, embedder: Embedder | None, row: bytes | None) -> NewChunk:

@@ -37,6 +37,8 @@ from contextinfinity.prompt.prompt_sections import Sections, Shown
 REDACTED = "[redacted]"
 IDENTIFIERS = frozenset({"prompt_cache_key", "safety_identifier", "user", "user_id"})
 """The options by which a vendor tells users and conversations apart."""
+AS_THEY_ARE = frozenset({"authorization", "authorization_token", "headers", "tool_choice"})
+"""The options that name a tool, or hold what a vendor needs to call an MCP server for the client."""
 STRUCTURE = frozenset({"$ref", "description", "name", "required", "type"})
 """The keys of a tool or a schema whose texts have been visited, or name something else in it."""
 
@@ -94,11 +96,11 @@ def hidden(text: str, redactor: Redactor | None) -> str:
 
 
 def hidden_options(value: Json, redactor: Redactor | None, key: str = "") -> Json:
-    """Redact every text in the options of a request; keys are not changed.
+    """Redact every text in the options of a request; keys are not changed, nor what a request needs as it is.
 
     An identifier that holds something to hide becomes a hash: one user keeps one identifier, and no two share it.
     """
-    if redactor is None:
+    if redactor is None or key in AS_THEY_ARE:
         return value
     if isinstance(value, dict):
         return {name: hidden_options(inner, redactor, name) for name, inner in value.items()}
@@ -108,6 +110,21 @@ def hidden_options(value: Json, redactor: Redactor | None, key: str = "") -> Jso
         return value
     shown = hidden(value, redactor)
     return text_hash(value).hex() if shown != value and key in IDENTIFIERS else shown
+
+
+def hidden_part(text: str, start: int, secrets: Sequence[tuple[int, int]]) -> str:
+    """Redact a part of a text that begins at ``start``; ``secrets`` are those of the whole text, which it may halve."""
+    end = start + len(text)
+    inside = [(first, last) for first, last in secrets if first < end and start < last]
+    return _masked(text, [(max(first, start) - start, min(last, end) - start) for first, last in inside])
+
+
+def without_halves(start: int, end: int, secrets: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Shorten a span of a text so that it holds no secret in part: the patterns would not match it."""
+    for first, last in secrets:
+        start = last if first < start < last else start
+        end = first if first < end < last else end
+    return start, max(start, end)
 
 
 def secrets_in(text: str, redactor: Redactor) -> list[tuple[int, int]]:

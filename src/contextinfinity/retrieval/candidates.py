@@ -19,7 +19,9 @@ from contextinfinity.retrieval.statement_value import summary_of
 
 _ORDER = {"user": 0, "tool": 1, "assistant": 2}
 MOST_CHUNKS = 16
-"""Messages with up to this many chunks are ranked completely; of longer ones only the first and the nearest chunks."""
+"""Messages with up to this many chunks are ranked completely; of longer ones only the first and the nearest chunks, if
+vectors are known.
+"""
 LONGEST_UNCUT = 4_000
 """The number of characters that are ranked of a message without chunks."""
 MOST_CHARACTERS = 400_000
@@ -36,8 +38,8 @@ class PassageSpan(Struct, frozen=True):
     cut: Chunk | None = None
 
 
-Value: TypeAlias = Callable[[PassageSpan], float]
-"""Estimates how well a chunk answers the question, before it is split into passages."""
+Value: TypeAlias = Callable[[Sequence[PassageSpan]], Sequence[float]]
+"""Estimates how well each chunk answers the question, before it is split into passages."""
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
@@ -67,7 +69,7 @@ def passages_to_rank(
     once = {entry.place: entry for entry in entries}
     spans = [span for entry in sorted(once.values(), key=_place) for span in _spans(entry, cosines)]
     if value is not None and sum(len(span.text) for span in spans) > MOST_CHARACTERS:
-        values = [value(span) for span in spans]
+        values = value(spans)
         order = sorted(range(len(spans)), key=lambda row: -values[row])
         sizes = accumulate(len(spans[row].text) for row in order)
         kept = sorted(row for row, size in zip(order, sizes, strict=True) if size <= MOST_CHARACTERS)
@@ -88,8 +90,9 @@ def _spans(entry: IndexedMessage, cosines: Mapping[ChunkId, float]) -> Iterator[
     if not entry.chunks:
         text = entry.text[:LONGEST_UNCUT]
         yield PassageSpan(entry, 0, len(text), text)
+    is_whole = len(entry.chunks) <= MOST_CHUNKS or not cosines
     for number, chunk in enumerate(entry.chunks):
-        if len(entry.chunks) <= MOST_CHUNKS or not number or chunk.id in cosines:
+        if is_whole or not number or chunk.id in cosines:
             yield PassageSpan(entry, chunk.start, chunk.end, chunk.rendered_text, chunk)
 
 

@@ -32,7 +32,7 @@ from contextinfinity.domain.search import IndexedMessage, WordHits
 from contextinfinity.retrieval.calibration import RARE, Calibration, confident
 from contextinfinity.retrieval.candidates import Candidate, PassageSpan, Value, candidate_of, passages_to_rank
 from contextinfinity.retrieval.dates import nearness
-from contextinfinity.retrieval.exact import exact_words, holding
+from contextinfinity.retrieval.exact import holding
 from contextinfinity.retrieval.question import (
     QUESTION_MARKS,
     ParsedQuestion,
@@ -126,11 +126,12 @@ def rank(
     import numpy as np
 
     entries = with_speakers(found.entries, question.full)
-    spots = passages_to_rank(entries, found.cosines, _value(exact_words(question.full), found, means))
+    if not entries:
+        return ()
+    asked = read_question(question, speakers_of(entries), newest=max(entry.said_at for entry in entries))
+    spots = passages_to_rank(entries, found.cosines, _value(asked, found, means))
     if not spots:
         return ()
-    newest = max(spot.entry.said_at for spot in spots)
-    asked = read_question(question, speakers_of(spot.entry for spot in spots), newest=newest)
     exact = _exact(asked, spots)
     if asked.only_exact:
         kept = np.flatnonzero(exact)
@@ -146,8 +147,8 @@ def rank(
     )
 
 
-def _value(exact: Sequence[str], found: SearchResults, means: RankingInputs) -> Value:
-    """Estimate what a chunk scores: from its cosine, its side and the words of its message; exact words come first."""
+def _value(asked: ParsedQuestion, found: SearchResults, means: RankingInputs) -> Value:
+    """Estimate what chunks score: from cosine, side and the words of the message; those with exact words come first."""
     near, weights = means.calibration, means.weights
     total = max(found.words.total, 1, *found.words.counts)
     rare = [log1p((total - count + 0.5) / (count + 0.5)) for count in found.words.counts]
@@ -158,16 +159,16 @@ def _value(exact: Sequence[str], found: SearchResults, means: RankingInputs) -> 
         for hit in found.words.hits
     }
 
-    def value(span: PassageSpan) -> float:
+    def estimate(span: PassageSpan) -> float:
         entry, cosine = span.entry, found.cosines.get(span.cut.id, near.mean) if span.cut else near.mean
         role = 0.0 if entry.speaker else weights.role if entry.place.side == "user" else -weights.role
-        score = STEP * weights.near * near.step(cosine) + words.get(entry.place, 0.0) + role
-        if exact:
-            text = span.text.lower()
-            score += FIRST * sum(word in text for word in exact)
-        return score
+        return STEP * weights.near * near.step(cosine) + words.get(entry.place, 0.0) + role
 
-    return value
+    def values(spans: Sequence[PassageSpan]) -> list[float]:
+        exact = _exact(asked, spans).tolist()
+        return [estimate(span) + FIRST * held for span, held in zip(spans, exact, strict=True)]
+
+    return values
 
 
 def _exact(asked: ParsedQuestion, spots: Sequence[PassageSpan]) -> NDArray[np.int64]:

@@ -102,7 +102,7 @@ def containing(texts: Iterable[str], asked: Iterable[str]) -> Iterator[tuple[int
     for match in _UNDERSCORE.finditer(joined):
         start, _ = _extend_to_word(joined, match.start(), match.start())
         word = joined[start : match.end()]
-        if word.replace("_", "").lower().startswith(fronts):
+        if any(piece.replace("_", "").lower().startswith(fronts) for piece in words(word)):
             at = numbers[bisect_right(starts, start) - 1]
             yield from ((at, term) for term in terms(word) if term in asked)
     folded = joined.lower()

@@ -26,7 +26,17 @@ from contextinfinity.prompt.assemble import Frame, assemble
 from contextinfinity.prompt.layout import lay_out
 from contextinfinity.prompt.measure import Ceilings, divide_window
 from contextinfinity.prompt.prompt_sections import Sections
-from contextinfinity.prompt.redact import REDACTED, all_of, apply, by_patterns, redact, redact_turns
+from contextinfinity.prompt.redact import (
+    REDACTED,
+    all_of,
+    apply,
+    by_patterns,
+    hidden_options,
+    hidden_part,
+    redact,
+    redact_turns,
+    secrets_in,
+)
 from tests.unit.prompt.material import FULL, MEASURE, artifact, called, gave, sections, shown
 
 CARD = "4111 1111 1111 1111"
@@ -128,6 +138,21 @@ def test_half_a_secret_does_not_leave_through_a_cut() -> None:
 
 
 @pytest.mark.req("SAFE-1")
+def test_what_a_request_needs_as_it_is_stays_in_its_options() -> None:
+    options = {
+        "tool_choice": {"type": "function", "function": {"name": "acme_find"}},
+        "mcp_servers": [{"url": "https://mcp.org", "name": "of acme", "authorization_token": "acme-1"}],
+    }
+    shown = hidden_options(options, by_patterns(["acme"]))
+    assert shown == {**options, "mcp_servers": [{**options["mcp_servers"][0], "name": "of [redacted]"}]}
+
+
+@pytest.mark.parametrize(("start", "end", "shown"), [(0, 6, "a [redacted]"), (3, 5, "[redacted]"), (8, 12, " b c")])
+def test_a_part_of_a_text_holds_no_part_of_a_secret(start: int, end: int, shown: str) -> None:
+    text = "a secret b c"
+    assert hidden_part(text[start:end], start, secrets_in(text, by_patterns(["secret"]))) == shown
+
+
 def test_a_redactor_that_fails_sends_nothing_and_says_so() -> None:
     def broken(text: str) -> Iterable[tuple[int, int]]:
         raise RuntimeError("out of ink")

@@ -16,7 +16,7 @@ from contextinfinity.retrieval.calibration import RARE, unrelated_sentences
 from contextinfinity.retrieval.question import SearchQuestion
 from contextinfinity.retrieval.ranking import RankingWeights, SearchResults, rank
 from tests.unit.retrieval.findings import NOW, Line, entries_of, found_for, means, ranked, texts
-from tests.unit.retrieval.turns import THEN, prose
+from tests.unit.retrieval.turns import THEN, chunk, prose
 
 TALK = [
     Line("user", "Hey! How was your week?", "Ann"),
@@ -190,6 +190,36 @@ def test_of_very_much_text_the_exact_words_stay() -> None:
     found = SearchResults(words=words, entries=entries, cosines={})
     best = rank(SearchQuestion(text="garden path ENG-1017?", asked_at=NOW), found, means(), most=10**6)
     assert best[0].text == "ENG-1017 is done."
+
+
+@pytest.mark.req("RETRIEVE-11")
+@pytest.mark.parametrize(
+    ("said", "filler", "best"),
+    [
+        ("What about the clutch in 2025?", "2025-03-04 path", "The clutch is broken."),  # a date is no exact word
+        ("What about 7 clutches?", "7 paths", "The clutch is broken."),  # nor is a number that all texts hold
+        ('Where was "connection refused"?', "garden path", "It said connection\nrefused."),
+    ],
+)
+def test_of_very_much_text_what_is_exact_stays_and_nothing_else_goes_first(said: str, filler: str, best: str) -> None:
+    lines = [Line("user", f"{number} {filler} " + "word " * 700) for number in range(120)]
+    entries = entries_of([*lines, Line("user", best)])
+    cosines = {entry.chunks[0].id: 0.1 for entry in entries}
+    if "clutch" in best:
+        cosines[entries[-1].chunks[0].id] = 0.75
+    found = SearchResults(words=WordHits(), entries=entries, cosines=cosines)
+    first, *_ = rank(SearchQuestion(text=said, asked_at=NOW), found, means(), most=10**6)
+    assert first.text == best
+
+
+@pytest.mark.req("RETRIEVE-7")
+def test_of_a_long_message_every_chunk_is_ranked_if_there_are_no_vectors() -> None:
+    (entry,) = entries_of([Line("user", "The clutch is broken.")])
+    texts = ["ERR_QX_4417 came up." if number == 20 else f"Nothing in part {number}." for number in range(36)]
+    chunks = tuple(chunk(number, text, side="user") for number, text in enumerate(texts))
+    found = SearchResults(words=WordHits(), entries=[replace(entry, chunks=chunks)], cosines={})
+    first, *_ = rank(SearchQuestion(text="What is ERR_QX_4417?", asked_at=NOW), found, means())
+    assert (first.text, first.exact) == (texts[20], True)
 
 
 def test_the_same_is_found_whatever_the_order_it_came_in() -> None:

@@ -173,6 +173,7 @@ async def test_in_a_large_ledger_rare_words_lead_and_common_ones_are_read_from_t
         "Walking in cities' parks, don't stop!",
         "getUserName get_user_name user_names_of",
         "__init__ x_y_z's _a a_ get__it",
+        "d['user_name'] os.environ['DB_HOST'] foo__bar_baz __init__user_name",
         "snake_case’s • walks → parks … don’t",
         "A1 b-2 c'd",
         "Über die Brücken",
