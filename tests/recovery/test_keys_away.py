@@ -68,6 +68,21 @@ async def test_what_another_process_has_spooled_is_not_answered_again(tmp_path: 
 
 
 @pytest.mark.req("API-15", "CHATMEM-6")
+async def test_what_was_spooled_in_one_outage_is_not_answered_again_in_the_next(tmp_path: Path) -> None:
+    async with engine_on(tmp_path) as engine:
+        await engine.ask("customer-42", "before")
+        with standby(engine).kept_away():
+            first = await asked_again(engine, "customer-42")
+            assert first.durability == "local"
+        await back(engine)
+        await engine.ask("customer-42", "between")
+        with standby(engine).kept_away():
+            assert (await asked_again(engine, "customer-42")).turn_id == first.turn_id
+        await back(engine)
+        assert len(await said(engine, first.thread_id)) == 3
+
+
+@pytest.mark.req("API-15", "CHATMEM-6")
 async def test_a_conversation_that_another_process_has_spooled_is_not_created_again(tmp_path: Path) -> None:
     new = NewSession(once=IdempotencyKey(key="ab" * 32, asked="cd" * 32))
     async with engine_on(tmp_path) as engine, engine_on(tmp_path) as other:

@@ -64,6 +64,29 @@ async def test_an_interrupted_turn_whose_end_is_in_no_spool_does_not_hold_up_tho
     assert not spool.path.exists()
 
 
+@pytest.mark.req("TURN-13", "CHATMEM-6")
+async def test_an_answer_whose_turn_another_host_took_for_interrupted_is_kept_as_refused(tmp_path: Path) -> None:
+    gone, step, store = new_id(), new_step(), open_store(tmp_path / "ledger.db")
+    branch = await new_branch(store, NewSession(external_id="thread"))
+    turn = await store.turns.accept(new_turn(branch.id, "one", gone))
+    await store.turns.prepare(turn.id, gone)
+    await store.close()
+    async with engine_on(tmp_path) as engine:  # that host's spool is not in this folder
+        await engine.ask("thread", "two")
+        ended = await engine.store.turns.get(turn.id)
+    assert ended is not None
+    assert ended.error is not None
+    assert ended.error.code == "interrupted"
+    spool = Spool(tmp_path / "ledger.db-spool", gone)
+    await spool.append([written(ReplayedTurn(turn_id=turn.id, steps=(step,), end=turn_end(step, "the answer")))])
+    spool.close()
+    async with engine_on(tmp_path) as engine:
+        await engine.ask("thread", "three")
+        assert await engine.store.turns.get(turn.id) == ended
+    (kept,) = (tmp_path / "ledger.db-spool").glob("*.refused")
+    assert "the answer" in kept.read_text(encoding="utf-8")
+
+
 @pytest.mark.sqlite_file("it locks the file")
 @pytest.mark.req("TURN-13", "CHATMEM-6", "TURN-2")
 async def test_turns_of_a_process_that_dies_during_the_outage_do_not_hold_up_the_spool(tmp_path: Path) -> None:

@@ -139,12 +139,10 @@ def test_half_a_secret_does_not_leave_through_a_cut() -> None:
 
 @pytest.mark.req("SAFE-1")
 def test_what_a_request_needs_as_it_is_stays_in_its_options() -> None:
-    options = {
-        "tool_choice": {"type": "function", "function": {"name": "acme_find"}},
-        "mcp_servers": [{"url": "https://mcp.org", "name": "of acme", "authorization_token": "acme-1"}],
-    }
+    server = {"url": "https://mcp.org", "name": "of acme", "authorization_token": "acme-1"}
+    options = {"tool_choice": {"type": "function", "function": {"name": "acme_find"}}, "mcp_servers": [server]}
     shown = hidden_options(options, by_patterns(["acme"]))
-    assert shown == {**options, "mcp_servers": [{**options["mcp_servers"][0], "name": "of [redacted]"}]}
+    assert shown == {**options, "mcp_servers": [{**server, "name": "of [redacted]"}]}
 
 
 @pytest.mark.parametrize(("start", "end", "shown"), [(0, 6, "a [redacted]"), (3, 5, "[redacted]"), (8, 12, " b c")])

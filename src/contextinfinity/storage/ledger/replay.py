@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from contextinfinity.domain.ids import TurnId, WorkerId, now, to_millis
-from contextinfinity.domain.turn import UNFINISHED, NewStep, NewTurn, Phase, Turn, TurnEnd
-from contextinfinity.errors import Gone, NotFound
+from contextinfinity.domain.turn import UNFINISHED, NewStep, NewTurn, Phase, Problem, Turn, TurnEnd
+from contextinfinity.errors import Gone, NotFound, WrongPhase
 from contextinfinity.storage.database import Connection, StoreResource, writes
 from contextinfinity.storage.invariants import check_finalising, check_new_step, check_new_turn, check_turn_end
 from contextinfinity.storage.ledger.jobs import enqueue
@@ -52,8 +52,8 @@ def replay_turn(connection: Connection, spooled: ReplayedTurn) -> Turn:
 
     While an earlier turn of the branch waits or is being answered, the turn is only appended to the branch and
     returned as Accepted: replay it again later. Raises ``Gone`` if the turn was deleted, or if its request made another
-    turn on another host, and ``NotFound`` if its branch is deleted or the ledger lacks a turn that it had accepted;
-    nothing is written then.
+    turn on another host, ``NotFound`` if its branch is deleted or the ledger lacks a turn that it had accepted, and
+    ``WrongPhase`` if another host took the turn for interrupted; nothing is written then.
     """
     if spooled.new is not None:
         check_new_turn(spooled.new)
@@ -63,6 +63,8 @@ def replay_turn(connection: Connection, spooled: ReplayedTurn) -> Turn:
         check_turn_end(spooled.end)
     turn = find_turn(connection, spooled.turn_id) or _insert(connection, spooled)
     if turn.phase not in UNFINISHED:
+        if _was_taken_over(turn, spooled.end):
+            raise WrongPhase(f"Turn {turn.id} was ended as interrupted on another host before its answer arrived.")
         return turn
     if turn.phase is Phase.ACCEPTED and spooled.has_to_begin:
         if (begun := begin_turn(connection, turn)) is None:
@@ -72,6 +74,14 @@ def replay_turn(connection: Connection, spooled: ReplayedTurn) -> Turn:
         if not _is_there(connection, turn, step):
             turn = open_step(connection, turn, step)
     return turn if spooled.end is None else _end(connection, turn, spooled.end, failed=spooled.failed)
+
+
+def _was_taken_over(turn: Turn, end: TurnEnd | None) -> bool:
+    return end is not None and _is_interrupted(turn.error) and not _is_interrupted(end.error)
+
+
+def _is_interrupted(error: Problem | None) -> bool:
+    return error is not None and error.code == "interrupted"
 
 
 def _insert(connection: Connection, spooled: ReplayedTurn) -> Turn:

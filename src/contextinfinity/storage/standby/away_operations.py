@@ -95,10 +95,11 @@ class Operations(Generic[Resource]):
         """Return the id of what the request with this idempotency key made, here or in any process, as far as known."""
         if once is None:
             return None
-        with suppress(LedgerAway):
-            if (made := await self._held.ledger.sessions.requested(once)) is not None:
-                return made
-        return self._held.recent.requested(once) or self._held.replay.requested(once)
+        try:
+            made = await self._held.ledger.sessions.requested(once)
+        except LedgerAway:
+            made = self._held.recent.requested(once)
+        return made or self._held.replay.requested(once)
 
     async def _find(self, what: str, ask: Callable[[], Awaitable[T | None]]) -> T | None:
         """Read something; if the ledger does not have it, read again after the spools of all processes are in it."""
@@ -161,7 +162,9 @@ class SessionOperations(Operations[Sessions]):
                         return there
                 with suppress(LedgerAway):  # as far as sessions can be read or were seen
                     there = await self.get(session_id)
-                return await self._held.make_session(new, there)
+                session = await self._held.make_session(new, there)
+                self._held.recent.remember_request(new.once, session.id)
+                return session
         self._held.recent.remember_session(session)
         self._held.recent.remember_request(new.once, session.id)
         await self._know_head(session.active_branch)
@@ -251,7 +254,9 @@ class TurnOperations(Operations[Turns]):
             return turn
 
         async def here(held: HeldBranch) -> Turn:
-            return await self._requested(named.once) or await held.accept(named)
+            turn = await self._requested(named.once) or await held.accept(named)
+            self._held.recent.remember_request(named.once, turn.id)
+            return turn
 
         return await self._held.on_branch("accept", named.branch_id, direct, here)
 
