@@ -37,7 +37,7 @@ from contextinfinity.engine.turn import wait_for_any
 from contextinfinity.errors import LedgerError, LedgerFull, LedgerReadOnly, WorkerLost
 from contextinfinity.storage.contract import Store
 from contextinfinity.storage.copies import Copies, Journals
-from contextinfinity.storage.database import maintenance_context
+from contextinfinity.storage.database import for_all_owners, maintenance_context
 from contextinfinity.storage.journal import JournalFolder
 from contextinfinity.storage.ledger.workers import Workers
 from contextinfinity.telemetry.counters import count
@@ -242,7 +242,7 @@ class Lifecycle:
         """
         async with self._beginning:
             if self._unwritable is not None:  # the ledger may be writable again
-                await self._begin_work()
+                await for_all_owners(self._begin_work)()  # not for the user of this message only
         new = replace(new, queue_limit=QUEUE_LIMIT, begin=True)
         accepting = asyncio.create_task(self._accept(new, options, session), name="accept")
         self._accepting.add(accepting)

@@ -35,6 +35,7 @@ from contextinfinity.engine.finaliser import completed_end, with_shown
 from contextinfinity.engine.step import INTERRUPTED
 from contextinfinity.errors import LedgerError, Refused, TurnLost, WrongPhase
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.database import for_all_owners
 from contextinfinity.storage.journal import END, REASONING, JournalEntry, JournalFolder
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class Recovery:
     """Turns taken over from dead workers that are not ended yet, oldest first."""
     _running: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    @for_all_owners  # a turn that waits for its branch calls this too, and a dead worker has turns of many users
     async def recover(self, dead: tuple[WorkerId, ...]) -> int:
         """Take over the turns and jobs of dead workers, end those turns, and return how many were ended.
 

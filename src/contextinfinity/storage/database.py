@@ -9,7 +9,8 @@ it in a transaction of its own.
 
 A request of a server acts for one owner (``act_for``); a backend with row-level security shows only that owner's rows.
 ``NO_OWNER``, a request before its authentication, sees no rows. None, the default, is maintenance, which reaches all
-rows: jobs, recovery, cleanup, the command line. A task inherits the owner of the task that starts it.
+rows: jobs, recovery, cleanup, the command line. A task inherits the owner of the task that starts it, so what a request
+may start for all owners runs in ``maintenance_context`` or is marked ``for_all_owners``.
 
 Values are what a statement's dialect binds: str, int, float, bytes, None; ids are 16 bytes, times are milliseconds,
 lists are JSON text. A statement takes its values by position or by name.
@@ -17,7 +18,7 @@ lists are JSON text. A statement takes its values by position or by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextvars import Context, ContextVar, copy_context
 from copy import copy
 from functools import wraps
@@ -190,3 +191,17 @@ def maintenance_context() -> Context:
     context = copy_context()
     context.run(_acting.set, None)
     return context
+
+
+def for_all_owners(work: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Return a function that works as maintenance, even in a request; its caller goes on for its own owner."""
+
+    @wraps(work)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        before = _acting.set(None)
+        try:
+            return await work(*args, **kwargs)
+        finally:
+            _acting.reset(before)
+
+    return run

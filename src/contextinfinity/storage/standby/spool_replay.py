@@ -34,6 +34,7 @@ from contextinfinity.errors import (
     OutOfOrder,
 )
 from contextinfinity.storage.contract import Store
+from contextinfinity.storage.database import for_all_owners
 from contextinfinity.storage.invariants import check_same_request
 from contextinfinity.storage.ledger.replay import ReplayedTurn
 from contextinfinity.storage.standby.recent import Recent
@@ -50,6 +51,7 @@ class Replay:
     """Replays the spools in a folder. ``own`` is what this process has spooled, in the file called ``own_name``.
 
     Sessions and texts are dropped from ``own`` when the ledger has them; their process drops turns.
+    A replay is maintenance, even in a request: spools have messages of all users.
     """
 
     def __init__(self, folder: Path, ledger: Store, own: Spooled, recent: Recent) -> None:
@@ -70,6 +72,7 @@ class Replay:
         """The ids of what the ledger will never accept, with the reasons."""
         self._running = asyncio.Lock()
 
+    @for_all_owners
     async def run(self, *, before: BranchId | None = None) -> None:
         """Replay all spools, before a message is appended to that branch or something is looked up.
 
@@ -91,6 +94,7 @@ class Replay:
         if before in waiting:
             raise BranchBusy(f"Branch {before} has spooled turns that wait for a running one.")
 
+    @for_all_owners
     async def write(self, item: Item) -> Turn | None:
         """Write what the ledger does not have of a turn; None if it will never accept it.
 
@@ -138,6 +142,7 @@ class Replay:
             self.finish(path, {*spooled.sessions, *spooled.turns}, spooled.damaged)
         return True
 
+    @for_all_owners
     async def take_interrupted(self, dead: WorkerId, by: WorkerId) -> tuple[TurnId, ...]:
         """Take over the turns of an ended process whose ends are not in its spool, as turns in spools may wait for
         them; none without a spool, or while the ledger is away.
