@@ -213,4 +213,4 @@ def _is_whole(entry: JournalEntry) -> bool:
 def _end_journal(journals: JournalFolder, step: Step, worker: WorkerId) -> None:
     """End the journal, so that watchers finish and its retention time starts."""
     with suppress(LedgerError, Refused):  # refused: the worker died between ending the journal and ending the turn
-        journals.open(step.id, step.provider, worker).end({"outcome": "interrupted"})
+        journals.open(step.id, step.provider, worker).finish({"outcome": "interrupted"})

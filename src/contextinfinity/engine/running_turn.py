@@ -41,7 +41,7 @@ from contextinfinity.domain.message import Json, ReasoningItem, UnknownItem
 from contextinfinity.domain.prompt import CallPiece, RequestOptions, ToolSpec, WorkspaceText
 from contextinfinity.domain.session import Owner, Session
 from contextinfinity.domain.turn import OPEN_PHASES, PARAGRAPH, UNFINISHED, NewStep, Phase, Step, Turn, TurnEnd
-from contextinfinity.errors import NotFound
+from contextinfinity.errors import NotFound, TurnLost
 from contextinfinity.storage.journal import CALL_PIECE, END, REASONING, Journal, JournalEntry, JournalFolder, event_id
 from contextinfinity.storage.ledger.turns import Turns
 from contextinfinity.telemetry.figures import note_turn
@@ -348,7 +348,8 @@ async def watch(
             elif turn.phase is not Phase.ACCEPTED and turn.phase not in OPEN_PHASES:
                 break
             if running is not None and running.journal is not None:
-                running.journal.check()  # raises if the disk is full: the end could not be written either
+                with suppress(TurnLost):  # the worker that has the turn ends it
+                    running.journal.check()  # raises if the disk is full: the end could not be written either
             await _wait(news)
     finally:
         if running is not None:

@@ -34,7 +34,7 @@ from contextinfinity.engine.image_content import with_pictures
 from contextinfinity.engine.model_choice import Model
 from contextinfinity.engine.running_turn import POLL_SECONDS, RunningTurn, Terms
 from contextinfinity.engine.turn_cache import TextCache
-from contextinfinity.errors import ContextInfinityError, LedgerError, ProviderError
+from contextinfinity.errors import ContextInfinityError, LedgerError, ProviderError, TurnLost
 from contextinfinity.prompt.assemble import Assembled
 from contextinfinity.prompt.redact import Redactor, hidden_options
 from contextinfinity.providers.contract import EncodedRequest
@@ -127,7 +127,7 @@ class StepRunner:
             max_output_tokens=request.max_output_tokens,
             new_paragraph=running.has_spoken and running.tools_ran,
         )
-        opened = asyncio.create_task(self._open(running, step, running.journal))
+        opened = asyncio.create_task(self._open(running, step))
 
         async def show() -> Journal:
             """Open the journal once the step is durable; watchers are notified."""
@@ -136,7 +136,6 @@ class StepRunner:
             running.news.notify()
             return running.journal
 
-        running.journal = None
         _, progress.interrupted = await until_done_or_cancelled(running, listen(model, written, progress, show))
         await await_write(opened)
         running.steps.append(step.id)
@@ -153,16 +152,17 @@ class StepRunner:
             options=hidden_options(model.options if terms is None else model.options_for(terms), self.redactor),
         )
 
-    async def _open(self, running: RunningTurn, step: NewStep, earlier: Journal | None) -> Turn:
+    async def _open(self, running: RunningTurn, step: NewStep) -> Turn:
         """Record the step and the texts its plan refers to (TX-P), and notify watchers before the first token.
 
-        The same transaction stores what the step before said; ``earlier`` is its journal.
+        The same transaction stores what the step before said; until it succeeds, ``running`` keeps that step's journal.
         """
         plan = step.plan
         texts = self.texts.unsaved(plan.front, plan.form, plan.redactions, *plan.workspace)
         turn = await self.store.turns.open_step(running.turn.id, self.worker, replace(step, texts=texts))
-        if earlier is not None:
-            earlier.show()  # the ledger has what its step said
+        if running.journal is not None:
+            running.journal.show()  # the ledger has what its step said
+            running.journal = None
         self.texts.saved(texts)
         running.opened.append(step)
         running.move(turn)
@@ -210,7 +210,7 @@ async def await_write(writing: asyncio.Task[Turn]) -> Turn:
 async def listen(
     model: Model, written: EncodedRequest, progress: StepProgress, show: Callable[[], Awaitable[Journal]]
 ) -> None:
-    """Write the provider's events to the journal; errors are stored in ``progress``."""
+    """Write the provider's events to the journal; errors except ``TurnLost`` are stored in ``progress``."""
     journal: Journal | None = None
     began = perf_counter()
     try:
@@ -222,6 +222,8 @@ async def listen(
                 take(event, progress, journal)
         if progress.finished is None:
             progress.problem = CUT_OFF
+    except TurnLost:
+        raise
     except ContextInfinityError as error:
         progress.problem = problem_of(error)
         progress.window = error.window if isinstance(error, ProviderError) else None

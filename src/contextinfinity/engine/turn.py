@@ -49,7 +49,7 @@ class TurnRunner:
                 await self._reply(running)
         except TurnLost as error:
             log.warning("turn %s was given to another worker: %s", running.turn.id, error)
-            release_journal(running)
+            await release_journal(running)
         except asyncio.CancelledError:
             await asyncio.shield(self._fail(running, Problem(code="interrupted", message="The process was stopped.")))
             raise
@@ -113,16 +113,19 @@ class TurnRunner:
             turn = await self.store.turns.get(running.turn.id) or running.turn
             return await self.recovery.end_turn(turn, problem, running.noted)
 
-        release_journal(running)
+        await release_journal(running)
         with suppress(TurnLost, WrongPhase):
             running.move(await retry_write(end))
 
 
-def release_journal(running: RunningTurn) -> None:
-    """Close the journal without ending it: the worker that ends the turn writes its last line."""
+async def release_journal(running: RunningTurn) -> None:
+    """Close the journal without ending it: the worker that ends the turn writes its last line.
+
+    A thread waits for the ledger and the disk.
+    """
     if running.journal is not None:
         with suppress(LedgerError):
-            running.journal.close()
+            await asyncio.to_thread(running.journal.close)
 
 
 async def wait_for_any(*events: asyncio.Event, seconds: float) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from contextinfinity.domain.events import Durability
 from contextinfinity.domain.ids import StepId, new_id
+from contextinfinity.errors import TurnLost
 from contextinfinity.storage.journal import END, Journal, JournalEntry, JournalFolder
 from contextinfinity.storage.journal.journal_reader import ChangeSignal
 from contextinfinity.storage.journal.shared import StoredSteps, WrittenEntries
@@ -194,9 +197,64 @@ async def test_a_worker_that_was_declared_dead_shows_nothing_more(tmp_path: Path
     await until_shown(folder, step_id, "A ")
     shared.dead.add(WORKER)
     journal.append("text", {"text": "heron."}, shown=6)
+    with pytest.raises(TurnLost):
+        journal.sync()
+    with pytest.raises(TurnLost):
+        journal.append("text", {"text": " It fishes."}, shown=11)
+    with pytest.raises(TurnLost):
+        journal.finish({"outcome": "completed"})
     journal.close()
-    assert shown(folder, step_id) == "A "
     assert [entry.payload for entry in await shared.entries(step_id, 0)] == [{"text": "A "}]
+    assert folder.steps() == [], "the ledger has all that was shown"
+
+
+@pytest.mark.req("TURN-9")
+async def test_the_file_stays_if_more_was_shown_than_the_ledger_has(
+    tmp_path: Path, folders: list[JournalFolder]
+) -> None:
+    shared = InMemory()
+    shared.is_held = shared.is_silent = True
+    folders.append(folder := JournalFolder(tmp_path, shared=shared))
+    step_id, journal = begin(folder, "A heron.")
+    await until_shown(folder, step_id, "A heron.")
+    shared.dead.add(WORKER)
+    shared.answer()
+    journal.append("text", {"text": " It fishes."}, shown=11)
+    journal.close()
+    assert shown(folder, step_id).startswith("A heron.")
+
+
+@pytest.mark.req("TURN-9")
+async def test_a_reader_goes_on_with_what_the_worker_that_took_over_writes(
+    tmp_path: Path, folders: list[JournalFolder]
+) -> None:
+    shared = InMemory()
+    one, two = (JournalFolder(tmp_path / name, flush_ms=1, shared=shared) for name in ("one", "two"))
+    folders += [one, two]
+    step_id, journal = begin(one, "A heron.")
+
+    async def is_over() -> bool:
+        return False
+
+    async with asyncio.timeout(100), aclosing(one.follow(step_id, is_over=is_over)) as followed:
+        read = [entry.event_type async for entry in _until_text(followed)]
+        shared.dead.add(WORKER)
+        journal.append("text", {"text": " It fishes."}, shown=11)
+        with pytest.raises(TurnLost):
+            journal.sync()
+        await two.adopt(step_id)
+        two.open(step_id, "scripted", "another").finish({"outcome": "interrupted"})
+        read += [entry.event_type async for entry in followed if isinstance(entry, JournalEntry)]
+    assert read == ["text", END]
+
+
+async def _until_text(followed: AsyncGenerator[JournalEntry | Durability, None]) -> AsyncIterator[JournalEntry]:
+    """Yield entries up to the first text, and leave the rest."""
+    while True:
+        entry = await anext(followed)
+        if isinstance(entry, JournalEntry):
+            yield entry
+            return
 
 
 @pytest.mark.req("TURN-9")

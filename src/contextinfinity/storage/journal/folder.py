@@ -20,7 +20,7 @@ from pathlib import Path
 from contextinfinity.domain.events import Durability
 from contextinfinity.domain.ids import StepId, WorkerId, is_id
 from contextinfinity.domain.ids import now as present
-from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError
+from contextinfinity.errors import InvalidInput, LedgerClosed, LedgerError, TurnLost
 from contextinfinity.storage.encryption.cipher import Protection
 from contextinfinity.storage.encryption.protection import protection_of
 from contextinfinity.storage.folders import NewNames, make_private
@@ -102,7 +102,7 @@ class JournalFolder:
         """Yield the complete entries after number ``after``."""
         path = self._path(step_id)
         if journal := self._open.get(step_id):
-            with suppress(LedgerError):  # what was written before it failed is there to be read
+            with suppress(LedgerError, TurnLost):  # what was written before it failed is there to be read
                 journal.flush()
         return _entries(path, after)
 
@@ -125,8 +125,9 @@ class JournalFolder:
 
         For a journal that this process writes, also yield how much of it is durable whenever that changes, even if no
         entry follows. Stops early if the journal is removed or this folder is closed; raises the failure of a journal
-        that this process writes. A step without a journal yields nothing. ``is_over`` is called now and then for a
-        journal of another process, which may have died. With ``is_written_here`` it is not looked for on other hosts.
+        that this process writes, but reads on from the ledger if another worker has the turn. A step without a journal
+        yields nothing. ``is_over`` is called now and then for a journal of another process, which may have died. With
+        ``is_written_here`` a journal without a file is not looked for on other hosts.
         """
         path = self._path(step_id)
         lines = open_lines(path, self._protect(path))
@@ -145,6 +146,7 @@ class JournalFolder:
                 for entry in lines.next_block():
                     looks = 0
                     if entry.seq > after:
+                        after = entry.seq
                         yield entry
                 if journal is not None and journal.displayed and journal.durable != durable:
                     counts = journal.durability()
@@ -162,12 +164,15 @@ class JournalFolder:
                     await asyncio.sleep(POLL_SECONDS)
                     looks += 1
                     deserted = is_over is not None and looks % POLLS_A_QUESTION == 0 and await is_over()
-            if journal is not None:
-                journal.check()
         finally:
             if journal is not None:
                 journal.unlisten(bell)
             lines.close()
+        if self._shared is not None and journal is not None and isinstance(journal.failure, TurnLost):
+            async for entry in self._follow_shared(self._shared, step_id, after, is_over):
+                yield entry
+        elif journal is not None:
+            journal.check()
 
     async def adopt(self, step_id: StepId) -> None:
         """Add to a journal what only the shared ledger has of it. Its writer is dead."""
@@ -236,7 +241,7 @@ class JournalFolder:
         if self._shared is not None:
             with suppress(LedgerError):  # the ledger is away: next time
                 self._shared.prune(keep)
-        return sum(self.remove(step_id) for step_id in self.steps() if self._ended_before(step_id, limit))
+        return sum(self.remove(step_id) for step_id in self.steps() if _ended_before(self._path(step_id), limit))
 
     def close(self) -> None:
         """Sync and close all journals; then raise the first failure, if any."""
@@ -283,19 +288,9 @@ class JournalFolder:
             if heard is not None:
                 heard.unlisten(bell)
             journal.listen(bell)
-        with suppress(LedgerError):  # kept by the journal; first what can be read is read
+        with suppress(LedgerError, TurnLost):  # kept by the journal; first what can be read is read
             journal.flush()
         return journal
-
-    def _ended_before(self, step_id: StepId, limit: datetime) -> bool:
-        lines = open_lines(self._path(step_id))
-        if lines is None:  # another process prunes too
-            return False
-        try:
-            last = lines.last()
-        finally:
-            lines.close()
-        return last is not None and last.event_type == END and last.ts < limit
 
 
 def _entries(path: Path, after: int) -> Iterator[JournalEntry]:
@@ -307,3 +302,14 @@ def _entries(path: Path, after: int) -> Iterator[JournalEntry]:
             yield from (entry for entry in entries if entry.seq > after)
     finally:
         lines.close()
+
+
+def _ended_before(path: Path, limit: datetime) -> bool:
+    lines = open_lines(path)
+    if lines is None:  # another process prunes too
+        return False
+    try:
+        last = lines.last()
+    finally:
+        lines.close()
+    return last is not None and last.event_type == END and last.ts < limit

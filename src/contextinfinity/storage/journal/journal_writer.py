@@ -31,7 +31,7 @@ from typing import TypeAlias
 from contextinfinity.domain.events import Durability
 from contextinfinity.domain.ids import now
 from contextinfinity.domain.message import Json
-from contextinfinity.errors import InvalidInput, LedgerBusy, LedgerClosed, LedgerError, Refused
+from contextinfinity.errors import InvalidInput, LedgerBusy, LedgerClosed, LedgerError, Refused, TurnLost
 from contextinfinity.storage.encryption.cipher import Protection
 from contextinfinity.storage.folders import NewNames, sync_file
 from contextinfinity.storage.journal.journal_reader import (
@@ -91,7 +91,7 @@ class Flusher:
     def _run(self) -> None:
         while (due := self._next()) is not None:
             queue, errand = due
-            with suppress(LedgerError):  # the journal raises its failure at its next use
+            with suppress(LedgerError, TurnLost):  # the journal raises its failure at its next use
                 again = errand(time.monotonic())
                 if again is not None:
                     self._plan(queue, again, errand)
@@ -145,7 +145,7 @@ class Journal:
         self._syncing = threading.Lock()
         self._buffer = bytearray()
         self._bells: list[ChangeSignal] = []
-        self.failure: LedgerError | None = None
+        self.failure: LedgerError | TurnLost | None = None
         """What stopped this journal; ``check`` raises it."""
         self._sealed = False
         self._displayed = self._durable = 0
@@ -232,8 +232,8 @@ class Journal:
                 return
         try:
             self.sync()
-        except LedgerClosed:
-            pass  # another thread closed it in between
+        except (LedgerClosed, TurnLost):
+            pass  # another thread closed it in between, or another worker ends it
         finally:
             self._release()
 

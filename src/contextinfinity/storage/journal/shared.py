@@ -5,12 +5,14 @@ the process, and only then written to the file that readers here follow. One wri
 meanwhile goes with the next.
 
 While the ledger is away, entries are shown at once, as are those of a turn that the ledger does not know yet; they are
-stored when it is back. A worker that was declared dead stores and shows nothing: its turns have been taken over.
+stored when it is back. A worker that was declared dead stores and shows nothing: its turns have been taken over, and
+its journals raise ``TurnLost``.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -21,7 +23,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 
 from contextinfinity.domain.ids import StepId, WorkerId
-from contextinfinity.errors import LedgerBusy, LedgerError
+from contextinfinity.errors import LedgerBusy, LedgerError, TurnLost
 from contextinfinity.storage.journal.journal_reader import ChangeSignal, JournalEntry
 from contextinfinity.storage.journal.journal_writer import Journal
 
@@ -103,7 +105,8 @@ class SharedJournal(Journal):
         self._publisher = publisher
         self._unshared: list[JournalEntry] = []
         self._hidden: deque[_Hidden] = deque()
-        self._lost = False
+        self._stored = 0
+        """The number of the last entry that is stored."""
         self._all_shown = threading.Condition(self._lock)
 
     @property
@@ -146,22 +149,30 @@ class SharedJournal(Journal):
         with self._lock, suppress(LedgerError):
             last = self._unshared[count - 1].seq
             del self._unshared[:count]
+            self._stored = last
             self._show_until(last)
 
     def lose(self) -> None:
-        """Forget what is not stored: another worker has the turn."""
+        """Fail with ``TurnLost`` and forget what is not stored: another worker has the turn.
+
+        The file is removed, unless more was shown than the ledger has.
+        """
         with self._lock:
-            self._lost = True
+            if self._seq - len(self._hidden) <= self._stored:
+                self._remove()
+            else:
+                with suppress(LedgerError):  # it is lost either way
+                    self._write()
+            self.failure = TurnLost(f"The worker of step {self.step_id} was declared dead; another one has its turn.")
             self._unshared.clear()
             self._hidden.clear()
-            self._note_shown()
+            self._all_shown.notify_all()
+        self._release()
 
     # Everything below is called with the lock held, except where it says otherwise.
 
     def _show(self, entry: JournalEntry, line: bytes, shown: int) -> None:
         """Take a new entry, which is shown later."""
-        if self._lost:
-            return
         self._unshared.append(entry)
         self._hidden.append(_Hidden(entry, line, shown))
         if self._publisher.is_away or self.unknown_since is not None:
@@ -184,6 +195,12 @@ class SharedJournal(Journal):
         if self._sealed and self._hidden:
             return None  # planned again when they are shown
         return super()._sync_if_due(present)
+
+    def _remove(self) -> None:
+        """Remove the file, unless it was closed or another worker has replaced it."""
+        with suppress(OSError):  # it stays
+            if self._descriptor >= 0 and os.path.samestat(os.fstat(self._descriptor), self.path.stat()):
+                self.path.unlink()
 
     def _fail(self, error: OSError) -> LedgerError:
         self._hidden.clear()
