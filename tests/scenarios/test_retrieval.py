@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from contextinfinity.client.local import LocalClient
 from contextinfinity.domain.events import Delta, TurnStarted
 from contextinfinity.domain.message import say
 from contextinfinity.domain.transfer import ImportedMessage
@@ -24,13 +23,9 @@ from contextinfinity.errors import InvalidInput, NotFound, ProviderError
 from contextinfinity.prompt.measure import Ceilings
 from contextinfinity.prompt.redact import by_patterns
 from contextinfinity.providers.scripted import ABILITIES, ScriptedReply
-from contextinfinity.settings import ModelSettings, Settings
-from contextinfinity.settings.sections import General, RetrievalSettings
 from contextinfinity.storage.sqlite.connection import connect
 from contextinfinity.telemetry.counters import counters
-from contextinfinity.wiring import open_engine
 from contextinfinity_testing.builders import exchange
-from contextinfinity_testing.vendors import FakeVendors
 from tests.scenarios.chatter import Chatter
 from tests.scenarios.desk import Desk
 
@@ -294,6 +289,19 @@ async def test_no_part_of_a_secret_that_several_chunks_hold_is_embedded_or_attac
         await desk.settle()
         sent = [*embedder.heard, str(desk.prompts[-1])]
         assert [line for line in lines if any(line[:20] in text for text in sent)] == []
+
+
+@pytest.mark.req("SAFE-1", "RETRIEVE-8")
+async def test_a_secret_of_a_message_that_has_expired_is_not_embedded_later(tmp_path: Path) -> None:
+    embedder = Listening()
+    async with Desk(tmp_path, setup=setup(embedder, redactor=by_patterns([r"sk-\w+"]))) as desk:
+        await desk.ask("Hello.")
+        await desk.settle()
+        await desk.engine.store.turns.record(await desk.branch(), [exchange("My key is sk-12345.")])
+        await desk.engine.store.deletions.limit_retention(1e-6)
+        await desk.engine.complete_index()
+        assert embedder.heard
+        assert [text for text in embedder.heard if "sk-12345" in text] == []
 
 
 # --- by hand ---
@@ -575,20 +583,3 @@ async def test_the_index_is_made_anew_while_answers_go_on_and_searches_find(tmp_
             answered += (await desk.engine.ask("new", "Still there?")).outcome == "completed"
         assert answered
         assert (await rebuilding).turns >= len(CHATTER)
-
-
-@pytest.mark.req("SAFE-1", "API-12")
-async def test_texts_that_a_client_sends_to_be_embedded_leave_without_their_secrets(
-    vendors: FakeVendors, tmp_path: Path
-) -> None:
-    remote = ModelSettings(provider="openai", model_id="text-embedding-3-small", base_url=vendors.openai_url)
-    settings = Settings(
-        general=General(data_dir=str(tmp_path), redact_patterns=(r"sk-\w+",)),
-        retrieval=RetrievalSettings(embedding_model="remote"),
-        models={"remote": remote},
-    )
-    async with open_engine(settings) as engine:
-        name, rows = await LocalClient(engine).drop_in.embed(("My key is sk-12345.", "The heron."))
-    assert (name.startswith("openai/"), len(rows)) == (True, 2)
-    sent = [text for request in vendors.requests for text in request.body["input"]]
-    assert sent == ["My key is [redacted].", "The heron."]

@@ -113,8 +113,10 @@ class Indexer:
         self, cuts: Sequence[tuple[Turn, tuple[ChunkDraft, ...]]], embedder: Embedder | None
     ) -> list[tuple[TurnId, tuple[NewChunk, ...]]]:
         """Embed the chunks of turns; without an embedder they have no vectors."""
-        texts = [text for turn, found in cuts for text in _texts(turn, found, self.redactor)]
-        rows: Iterator[bytes | None] = repeat(None) if embedder is None else iter(await vectors_of(embedder, texts))
+        rows: Iterator[bytes | None] = repeat(None)
+        if embedder is not None:
+            texts = [text for turn, found in cuts for text in _texts(turn, found, self.redactor)]
+            rows = iter(await vectors_of(embedder, texts))
         return [(turn.id, tuple(_new(cut, embedder, next(rows)) for cut in found)) for turn, found in cuts]
 
     async def _earlier(self, page: Sequence[Turn], turn: Turn) -> Sequence[Turn]:
@@ -183,12 +185,18 @@ class Indexer:
         return done
 
     async def _stored_texts(self, chunks: Sequence[Chunk]) -> list[str]:
-        """Return the texts of stored chunks without the secrets of their messages."""
+        """Return the texts of stored chunks without the secrets of their messages.
+
+        Nothing is left of a chunk whose message cannot be read any more, because it has expired.
+        """
         if self.redactor is None:
             return [chunk.rendered_text for chunk in chunks]
         entries = await self.store.index.read([*dict.fromkeys(map(place_of, chunks))])
         secrets = {entry.place: secrets_in(entry.text, self.redactor) for entry in entries}
-        return [hidden_part(chunk.rendered_text, chunk.start, secrets.get(place_of(chunk), ())) for chunk in chunks]
+        return [
+            hidden_part(chunk.rendered_text, chunk.start, secrets.get(place_of(chunk), [(chunk.start, chunk.end)]))
+            for chunk in chunks
+        ]
 
 
 async def current_embedder(vectors: Vectors, retrieval: RetrievalParts | None) -> Embedder | None:
